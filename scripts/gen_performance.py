@@ -29,7 +29,7 @@ HEADLINES = [
     ("rfc2544", "ndr/af_xdp/64B", "between veth pairs without loss, 64 bytes, AF_XDP"),
 ]
 # Besides a row's value, where some row of the table has it.
-COLUMNS = {"p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "convert_ms": "convert, ms", "allocate_ms": "allocate, ms",
+COLUMNS = {"mean_us": "mean, us", "p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "convert_ms": "convert, ms", "allocate_ms": "allocate, ms",
            "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms", "build_seconds": "build, s", "bytes": "bytes",
            "cpu_watts": "CPU, W", "watts": "GPU, W", "packets_per_joule": "packets/J of the GPU"}
 

@@ -68,6 +68,44 @@ TEST_F(CliSuiteTest, ForwardingABatchIsCheckedInEveryLayoutAndByEveryNumberOfWor
   EXPECT_EQ(sluice("bench forward --algorithm none").code, 2);
 }
 
+TEST_F(CliSuiteTest, ForwardingABatchIsCheckedWithPayloadsTtlsAndMemoryOfItsOwn) {
+  const std::string few = "bench forward --algorithm dir24 --packets 600 --workers 1,3 -q -o json ";
+  const Said said = sluice(few +
+                           "--layout headers,fields --payload 0,64,1480 --ttl uniform,fixed,expiring "
+                           "--memory reused,fresh --in-a-row 3");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const Json report = said.json();
+  const auto names = names_of(report);
+  // Fields have no payload.
+  EXPECT_EQ(names.size(), 3u * 2 * 2 * (3 + 1));
+  for (const char* name :
+       {"101_routes/dir24/headers/x1/600/3_reused", "101_routes/dir24/headers+1480B/ttl_expiring/x3/600/3_fresh",
+        "101_routes/dir24/fields/ttl_fixed/x3/600/3_reused"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  EXPECT_EQ(report["verified"]["sample"], names.size() * 600);
+  for (const char* more : {"--payload 64", "--ttl expiring", "--memory fresh", "--memory reused --layout fields"}) {
+    const Said spoiled = sluice(few + "--spoil-check " + more);
+    EXPECT_EQ(spoiled.code, 5) << more;
+    EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
+  }
+  for (const char* wrong : {"--payload 9001", "--ttl low", "--memory old", "--in-a-row 0"})
+    EXPECT_EQ(sluice(few + wrong).code, 2) << wrong;
+  const Said large = sluice("bench forward --packets 100000000 --payload 9000");
+  EXPECT_EQ(large.code, 2);
+  EXPECT_NE(large.err.find("a batch has"), std::string::npos) << large.err;
+}
+
+TEST_F(CliSuiteTest, SeveralDevicesAreNotMeasuredWhereThereAreFewer) {
+  const Said said = sluice("bench suite --quick --only ipv4-forwarding/cuda-devices-all -q -o r");
+  ASSERT_EQ(said.code, 0) << said.err;
+  for (const auto& [name, row] : rows("r")) {
+    if (!row["value"].is_null()) GTEST_SKIP() << "two CUDA devices are here";
+    EXPECT_EQ(row["reason"].get<std::string>().find("not measured here: it needs 2 CUDA devices, and there are "), 0u)
+        << row;
+  }
+  EXPECT_EQ(rows("r").size(), 1u);
+}
+
 TEST_F(CliSuiteTest, EveryKindOfPacketHasARateBesideThatOfPlainIpv4) {
   const std::string few = "bench kinds --count 50 --ipv4 500 --ipv6 100 --packets 2000 --sample 2000 -q -o json ";
   const Said said = sluice(few);
@@ -90,6 +128,55 @@ TEST_F(CliSuiteTest, EveryKindOfPacketHasARateBesideThatOfPlainIpv4) {
   const Said spoiled = sluice(few + "--spoil-check");
   EXPECT_EQ(spoiled.code, 5);
   EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
+}
+
+TEST_F(CliSuiteTest, FunctionsHaveARateByRoutesAndAHighestRateWithoutLossOnEachWay) {
+  const std::string few =
+      "bench functions --device emu --sizes 64 --packets 1000 --sample 300 --seconds 0.01 -q -o json ";
+  const Said tables = sluice(few +
+                             "--function lookup --routes 10,300 --route-algorithm linear,dir24 "
+                             "--ways cpu,launch/staged/full/2");
+  ASSERT_EQ(tables.code, 0) << tables.err;
+  std::map<std::string, Json> rows;
+  const Json report = tables.json();
+  for (const Json& row : report["results"]) rows[row["case"]] = row;
+  EXPECT_EQ(rows.size(), 2u * 2 * 2 * 2);
+  EXPECT_EQ(report["verified"]["sample"], 8 * 300);
+  for (const char* name : {"lookup/64B/cpu/routes_10/linear/x1/256",
+                           "lookup/64B/launch/staged/full/key/flights_2/routes_300/dir24/x1/256"}) {
+    ASSERT_TRUE(rows.contains(name)) << name << tables.out;
+    EXPECT_EQ(rows[name]["forwarded_part"], 1) << "every packet is to a prefix of the table";
+    EXPECT_GT(rows[name]["mean_us"], 0);
+    const Json& bits = rows[name + std::string("/bits")];
+    EXPECT_EQ(bits["unit"], "Gbit/s");
+    EXPECT_DOUBLE_EQ(bits["values"][0].get<double>(), rows[name]["values"][0].get<double>() * 64 * 8e-3);
+  }
+
+  const Said buffered = sluice(few +
+                               "--function mirror --part no-loss,overload --buffers 16,64 --batch 32 "
+                               "--ways cpu,launch/staged/full");
+  ASSERT_EQ(buffered.code, 0) << buffered.err;
+  rows.clear();
+  const Json run = buffered.json();
+  for (const Json& row : run["results"]) rows[row["case"]] = row;
+  EXPECT_EQ(rows.size(), 2u * 2 * 4);
+  for (const auto& [name, row] : rows) {
+    EXPECT_GT(row["min"], 0) << name;
+    EXPECT_LE(row["p50_us"], row["p99_us"]) << name;
+    EXPECT_LE(row["p99_us"], row["p999_us"]) << name;
+    if (name.ends_with("/blocking")) EXPECT_EQ(row["dropped_part"], 0) << name;
+    if (name.ends_with("/latency")) EXPECT_EQ(row["unit"], "us") << name;
+  }
+  for (const char* name : {"mirror/64B/cpu/x1/32/buffers_64/no-loss", "mirror/64B/cpu/x1/32/buffers_16/dropping",
+                           "mirror/64B/launch/staged/full/address/x1/32/buffers_16/no-loss/latency"})
+    EXPECT_TRUE(rows.contains(name)) << name << buffered.out;
+
+  EXPECT_EQ(sluice(few + "--function mirror --part no-loss --ways cpu --spoil-check").code, 5);
+  for (const char* way : {"launch/staged", "lunch/staged/full", "launch/pages/full", "launch/staged/half",
+                          "launch/staged/full/17", "launch/staged/full/1/1", "cpu/staged/full", "''"})
+    EXPECT_EQ(sluice(few + "--ways " + way).code, 2) << way;
+  for (const char* wrong : {"--routes 9", "--route-algorithm none", "--part all", "--buffers 0", "--seconds 0"})
+    EXPECT_EQ(sluice(few + wrong).code, 2) << wrong;
 }
 
 TEST_F(CliSuiteTest, TheTimeOfABatchOnTheCpuHasItsPercentiles) {
@@ -229,6 +316,34 @@ TEST_F(CliSuiteTest, PeersAreRowsWithTheirReasonsWhereTheyAreMissing) {
     EXPECT_EQ(shell("b/sluice-bench suite --quick --passes 1 --only peers/lpm4 -q -o r").code, 5) << text;
     EXPECT_TRUE(rows("r").begin()->second["reason"].get<std::string>().starts_with("refused: ")) << text;
   }
+
+  // A time where there is no rate, and what changed meanwhile as a row of its own; a program that is not there.
+  Json build{{"run_name", "build4/own"}, {"real_time", 7.5}, {"time_unit", "ms"}},
+      changed = run("patched4/own/lookup", 3e8), set = run("patched4/own/set_and_publish", 4e6);
+  changed["changes"] = 2e6;
+  write_program("tables_benches", "case $1 in *build*) echo '" + Json{{"benchmarks", {build}}}.dump() +
+                                      "';; *set_and*) echo '" + Json{{"benchmarks", {set}}}.dump() + "';; *) echo '" +
+                                      Json{{"benchmarks", {changed}}}.dump() + "';; esac\n");
+  ASSERT_EQ(shell("b/sluice-bench suite --quick --passes 1 -q -o u --only full-tables/build,full-tables/updates,"
+                  "full-tables/beside-updates,classbench/updates")
+                .code,
+            0);
+  all = rows("u");
+  EXPECT_EQ(all.size(), 5u);
+  const struct {
+    const char *name, *unit;
+    double value;
+  } wanted[] = {{"full-tables/build4/own", "ms", 7.5},
+                {"full-tables/patched4/own/lookup, full table", "Mlookups/s", 300},
+                {"full-tables/patched4/own/lookup, full table/changes", "Mchanges/s", 2},
+                {"full-tables/patched4/own/set_and_publish, full table", "Mchanges/s", 4}};
+  for (const auto& [key, unit, value] : wanted) {
+    ASSERT_TRUE(all.contains(key)) << key;
+    EXPECT_EQ(all[key]["unit"], unit) << key;
+    EXPECT_EQ(all[key]["value"], value) << key;
+    EXPECT_EQ(all[key]["checked"], false) << key << ": that program compares nothing";
+  }
+  EXPECT_NE(all["classbench/updates"]["reason"].get<std::string>().find("is neither beside"), std::string::npos);
 }
 
 TEST_F(CliSuiteTest, CasesAreGoneThroughInPassesAndEachIsKept) {

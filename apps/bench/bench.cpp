@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "apps/sluice/app.h"
@@ -724,6 +725,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
   Case c{name, "Mpackets/s", {}};
   RunReport last;
   uint64_t answered = 0;
+  double watts = 0;
   for (unsigned r = 0; r < o.repetitions; ++r) {
     progress.step(fmt::format("{} repetition {}", c.name, r + 1));
     // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
@@ -787,6 +789,12 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
     }
     c.values.push_back(rate);
     last = reports[0];
+    // Of every device once, however many workers have it.
+    std::map<unsigned, double> by_device;
+    for (const RunReport& one : reports)
+      for (const DeviceReport& d : one.devices) by_device[d.info.ordinal] = std::max(0.0, d.power.watts);
+    watts = 0;
+    for (const auto& [ordinal, of_device] : by_device) watts += of_device;
   }
   std::vector<double> sorted = c.values;
   std::sort(sorted.begin(), sorted.end());
@@ -796,7 +804,9 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       {"packets_each", last.packets_in},
       {"forwarded_part",
        last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
-  c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
+  c.more["latency_ns"] = {{"mean", last.totals.latency.mean()},
+                          {"p50", last.totals.latency.percentile(50)},
+                          {"p99", last.totals.latency.percentile(99)}};
   c.more["through_ns"] = {{"p50", last.totals.through.percentile(50)}, {"p99", last.totals.through.percentile(99)}};
   if (!last.devices.empty()) {
     c.more["answered_by_device"] = answered;
@@ -804,7 +814,10 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
     c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
     c.more["fill_p50_ns"] = last.devices[0].channels.fill.percentile(50);
     c.more["device_p50_ns"] = last.devices[0].channels.device.percentile(50);
-    if (last.devices[0].power.watts >= 0) c.more["watts"] = last.devices[0].power.watts;
+    if (watts > 0) {
+      c.more["watts"] = watts;
+      c.more["packets_per_joule"] = sorted[sorted.size() / 2] * 1e6 / watts;
+    }
     if (!last.devices[0].channels.kernel.empty())
       c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
   }

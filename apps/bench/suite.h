@@ -45,7 +45,10 @@ struct SuiteCase {
   SuiteOutput output = SuiteOutput::kBench;
   std::vector<std::string> peers;  // names, or parts of them, of results that must be there; one that is not has a row
   std::string without_peers;       // that says so
+  std::string items = "lookups";   // of google-benchmark's items: the unit is millions of them a second
+  bool checks = true;              // that program compares what it times with a reference
   ProbeSet probes = ProbeSet::kOneCore;  // of the machine, beside it
+  unsigned devices = 0;                  // CUDA devices that it needs beyond what its command says
 
   std::string id() const { return suite + "/" + name; }
 };

@@ -1,6 +1,8 @@
 // What `sluice bench suite` measures, and the published figures beside it. Only what a source names is here.
 // host only
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 
 #include "suite.h"
 
@@ -9,14 +11,25 @@ namespace sluice::app {
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> all = {
       {"classbench", "Access lists in the manner of ClassBench",
-       "Lookups in generated lists of the shapes acl, fw and ipc, on one core, by packets drawn from the rules."},
+       "Lookups in generated lists of the shapes acl, fw and ipc, on one core, by packets drawn from the rules. set/: "
+       "in the lists of the folder acl of SLUICE_DATA. acl/patched/: a list that changes while it is searched: lookups "
+       "alone and beside a million changes a second, and changes as fast as they go, alone and beside lookups."},
       {"full-tables", "Route tables",
        "Longest-prefix matches in generated tables, on one core, by three kinds of "
-       "addresses: uniform, drawn from the prefixes, and these skewed (Zipf)."},
+       "addresses: uniform, drawn from the prefixes, and these skewed (Zipf). internet/: in the full tables of the "
+       "folder rib of SLUICE_DATA. build4/, build6/: the time to build the lookup of a full table. patched4/: a full "
+       "table that changes while it is searched; set_and_publish/N: N changes and one publication. Both of the tables "
+       "of SLUICE_DATA, or of random ones of that size."},
       {"ipv4-forwarding", "IPv4 forwarding of a batch (Ferraris)",
        "cpu/: TTL, checksum and next hop of every header of a batch, from one array to another, by routes, lookup, "
-       "workers (x1: one) and packets. layouts/: whole headers, or an array of each field. cuda/: next hops alone, "
-       "with the addresses in the device's memory and fed from the host, each an NVTX range for Nsight Systems."},
+       "workers (x1: one) and packets. layouts/: whole headers, or an array of each field. in-a-row/: ten batches, "
+       "each "
+       "copied in first, in the arrays of the first one (reused) or each in its own (fresh); other rows have the batch "
+       "in memory. payload/: headers with what is behind them. ttl/: 64, or half of the packets at their last hop; "
+       "else 1 to 255. cuda/: next hops alone, with the addresses in the device's memory and fed from the host, each "
+       "an "
+       "NVTX range for Nsight Systems; devices_one/ and devices_all/: the same workers and packets on one and on all "
+       "devices."},
       {"acl-application", "Access list alone and in an application (CodiLime)",
        "module/: the list alone. application/: frames in, access list, routes, neighbours, frames out, by packets per "
        "batch and workers. cuda/: both with lookups, or whole frames, on a device."},
@@ -28,12 +41,19 @@ const std::vector<Suite>& suites() {
        "the "
        "rate of plain IPv4 of the same rounds."},
       {"network-functions", "Single network functions (Louvain)",
-       "Mirror, lookup and CRC-32 over frame sizes, packets in and out. cuda/: by each way to a device: lists of "
-       "addresses, "
-       "copies, mapped memory, resident kernels, one thread that submits for all."},
+       "Mirror, lookup and CRC-32 over frame sizes, packets in and out. table/: lookup by routes of its table, frames "
+       "in. batch/: by packets per batch. no-loss/: the highest rate of which no packet is dropped, by search, and the "
+       "latency at it (p50, p99 and mean; of other rows at the full rate). overload/: twice what a worker processes, "
+       "by "
+       "batches that it has room for; without room packets are dropped, or the input waits (blocking; the latency "
+       "counts from when a packet should have come). cuda/: by each way to a device: lists of addresses, copies, "
+       "mapped memory, resident kernels, one thread that submits for all; flights_N: N batches in flight; cpu: the "
+       "host beside them."},
       {"frame-latency", "Time per frame of 256 packets (DGX Spark)",
        "256 packets of which none, the first or the last of some rules with one mask matches, and all of 1,024 rules "
-       "with several masks. cpu/: on one core. cuda/: the round trip to a device."},
+       "with several masks. cpu/: on one core. acl/frame/: the same frames by DPDK's rte_acl and the project's own in "
+       "one "
+       "program. cuda/: the round trip to a device."},
       {"peers", "Other implementations of the same run",
        "DPDK's lookups, and zlib's and ISA-L's CRC-32, beside the project's own on the same keys; live/: the highest "
        "rate without loss of a cable, of the kernel's forwarding and of sluice run between veth pairs."},
@@ -54,7 +74,10 @@ const std::vector<Published>& published_figures() {
   static const std::string kStockholm = "Stockholm study: 28 M packets/s, the whole pipeline, 4,000 routes",
                            kSpark = "DGX Spark study: 3.8 us per frame of 256 packets, 1-1,024 rules with one mask",
                            kSpark21 = "DGX Spark study: 22 us per frame of 256 packets at 21 masks",
-                           kOneUnit = "a GPU of one multiprocessor there, the CPU here";
+                           kOneUnit = "a GPU of one multiprocessor there, the CPU here",
+                           kLouvain =
+                               "routes of RIS and a linear search on a GPU there; generated routes, frames of 64 bytes "
+                               "in memory here, and the lookup and device that the row names";
   static const std::vector<Published> all = {
       {"acl-application", "module/", "", "Mpackets/s", 70,
        "CodiLime: 61-70 M packets/s, the search alone, 256-1,024 packets per batch", "Quadro RTX 4000",
@@ -65,7 +88,7 @@ const std::vector<Published>& published_figures() {
       {"acl-application", "cuda/application/acl+", "", "Mpackets/s", 25,
        "CodiLime: 25 M packets/s in the whole application", "Quadro RTX 4000", "the GPU, and packets in memory here"},
       {"data-plane", "cuda/pipeline/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", "the GPU"},
-      {"acl-application", "application/acl+", "", "Mpackets/s", 25, "CodiLime: 25 M packets/s in the whole application",
+      {"acl-application", "application/", "acl+", "Mpackets/s", 25, "CodiLime: 25 M packets/s in the whole application",
        "Quadro RTX 4000", "a GPU there, the CPU and packets in memory here"},
       {"data-plane", "pipeline/routes/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", kOneUnit},
       {"data-plane", "priorities/mix/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", kOneUnit},
@@ -73,8 +96,15 @@ const std::vector<Published>& published_figures() {
        "the best there, median and 99th percentile here; " + kOneUnit},
       {"frame-latency", "cpu/", ", 1 mask,", "us", 3.8, kSpark, "DGX Spark", "a GPU there, one core here"},
       {"frame-latency", "cpu/", ", 21 masks,", "us", 22, kSpark21, "DGX Spark", "a GPU there, one core here"},
+      {"frame-latency", "acl/frame/", "", "us", 3.8, kSpark, "DGX Spark", "a GPU there, one core here"},
       {"frame-latency", "cuda/", ", 1 mask,", "us", 3.8, kSpark, "DGX Spark", "the GPU"},
       {"frame-latency", "cuda/", ", 21 masks,", "us", 22, kSpark21, "DGX Spark", "the GPU"},
+      {"network-functions", "", "/routes_1000/", "Gbit/s", 20, "Louvain: 20 Gbit/s, IP lookup, 1,000 routes, linear",
+       "RTX A2000", kLouvain},
+      {"network-functions", "", "/routes_10000/", "Gbit/s", 2, "Louvain: 2 Gbit/s, IP lookup, 10,000 routes, linear",
+       "RTX A2000", kLouvain},
+      {"network-functions", "", "/routes_1000000/", "Gbit/s", 0.004,
+       "Louvain: 4 Mbit/s, IP lookup, 1,000,000 routes, linear", "RTX A2000", kLouvain},
       {"ipv4-forwarding", "cpu/101_routes/linear/", "", "Mpackets/s", 72,
        "Ferraris: 10 M packets in 137 ms with the host's work, 101 routes, linear", "V100",
        "a GPU and the host's work there, cores and headers in memory here"},
@@ -129,7 +159,15 @@ class CaseList {
   Words small_tables() const { return if_quick({"--ipv4", "10000", "--ipv6", "2000", "--packets", "50000"}); }
   // Of what feeds a device.
   std::string device_workers() const { return std::to_string(std::clamp(cores_, 1u, 8u)); }
-  std::string both_workers() const { return cores_ > 1 ? fmt::format("1,{}", std::min(cores_, 256u)) : "1"; }
+  // One and all; without --quick also the powers of two between them.
+  std::vector<unsigned> worker_counts() const {
+    const unsigned most = std::min(cores_, 256u);
+    std::vector<unsigned> counts = {1};
+    for (unsigned n = 2; n < most && !quick_; n *= 2) counts.push_back(n);
+    if (most > 1) counts.push_back(most);
+    return counts;
+  }
+  std::string both_workers() const { return fmt::format("{}", fmt::join(worker_counts(), ",")); }
 
   void add_classbench() {
     for (const std::string shape : {"acl", "fw", "ipc"}) {
@@ -143,9 +181,26 @@ class CaseList {
              "tuple_space,tuple_merge,bitvec,auto", "--packets", lookups()});
       }
     }
+    const std::vector<std::string> sets = data_files("acl");
+    for (const std::string& file : sets) {
+      const std::string name = stem_of(file);
+      // One is enough for few minutes.
+      if (name.ends_with("_trace") || (quick_ && name != "acl1_10k")) continue;
+      add("classbench", "set-" + name,
+          {"classify", "--rules", file, "--algorithm", "tuple_space,tuple_merge,bitvec,auto", "--packets", lookups()},
+          "set/");
+    }
+    if (sets.empty()) add_without_data("classbench", "sets", "acl");
+    const std::string lists = quick_ ? "made_10000" : "(made_10000|(acl|fw|ipc)1_(1|10|100)k)";
+    add_benchmark("classbench", "beside-updates", "formats_benches",
+                  fmt::format("^acl/patched/lookup(_at_1M_updates)?/{}$", lists), {}, "");
+    add_benchmark("classbench", "updates", "formats_benches",
+                  fmt::format("^acl/patched/update(_and_lookup)?/{}$", lists), {}, "");
+    finish_updates(all_.size() - 2, "updates");
   }
 
   void add_full_tables() {
+    const std::vector<std::string> tables = data_files("rib");
     for (const auto& [name, pair] : {std::pair{"dir24-poptrie", "dir24,poptrie"},
                                      {"poptrie-range24", "poptrie,range24"},
                                      {"sail-planb", "sail,planb"},
@@ -153,7 +208,48 @@ class CaseList {
       add("full-tables", name,
           joined({"route", "--algorithm", pair},
                  if_quick({"--ipv4", "20000", "--ipv6", "5000", "--packets", "65536"})));
+      if (tables.empty() || (quick_ && std::string(name) != "dir24-poptrie")) continue;
+      add("full-tables", std::string("internet-") + name,
+          joined({"route", "--routes", fmt::format("{}", fmt::join(tables, ",")), "--algorithm", pair},
+                 if_quick({"--packets", "65536"})),
+          "internet/");
     }
+    if (tables.empty()) add_without_data("full-tables", "internet", "rib");
+    add_benchmark("full-tables", "build", "tables_benches", "^build[46]/", {}, "").checks = false;
+    add_benchmark(
+        "full-tables", "beside-updates", "tables_benches",
+        quick_ ? "^patched4/dir24/lookup(_at_1M_changes)?/weighted$" : "^patched4/.*/lookup(_at_1M_changes)?/", {}, "");
+    add_benchmark("full-tables", "updates", "tables_benches",
+                  quick_ ? "^patched4/dir24/set_and_publish/10000" : "^patched4/.*/set_and_publish/", {}, "");
+    finish_updates(all_.size() - 2, "changes");
+  }
+
+  // Of lookups beside changes, and of changes, the last two cases.
+  void finish_updates(size_t first, const char* items) {
+    for (size_t i = first; i < all_.size(); ++i) {
+      all_[i].checks = false;
+      all_[i].probes = ProbeSet::kCores;
+    }
+    all_.back().items = items;
+  }
+
+  // The compressed files of a folder of SLUICE_DATA, by name; none: it is not set, or there are none.
+  static std::vector<std::string> data_files(const std::string& folder) {
+    const char* data = std::getenv("SLUICE_DATA");
+    std::vector<std::string> files;
+    std::error_code none;
+    if (data == nullptr || *data == 0) return files;
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(data) + "/" + folder, none))
+      if (entry.is_regular_file(none) && entry.path().extension() == ".xz") files.push_back(entry.path().string());
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+  static std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
+
+  void add_without_data(const char* suite, const char* name, const char* folder) {
+    add(suite, name, {}).reason = fmt::format(
+        "not measured here: SLUICE_DATA names no folder with {}/*.xz; the generated ones of the same kinds stand above",
+        folder);
   }
 
   void add_ipv4_forwarding() {
@@ -169,7 +265,33 @@ class CaseList {
         "cpu/")
         .probes = ProbeSet::kCores;
     add("ipv4-forwarding", "layouts",
-        {"forward", "--algorithm", "linear,dir24", "--packets", "1000000", "--layout", "headers,fields"}, "layouts/");
+        {"forward", "--algorithm", pick("linear,bloom,dir24,sail", "linear,dir24"), "--packets", "1000000", "--layout",
+         "headers,fields"},
+        "layouts/");
+    add("ipv4-forwarding", "in-a-row",
+        {"forward", "--algorithm", pick("linear,dir24", "dir24"), "--packets", pick("10000,100000,1000000", "1000000"),
+         "--layout", pick("headers,fields", "headers"), "--memory", "reused,fresh", "--workers",
+         quick_ ? "1" : both_workers()},
+        "in-a-row/")
+        .probes = quick_ ? ProbeSet::kOneCore : ProbeSet::kCores;
+    add("ipv4-forwarding", "payload",
+        {"forward", "--algorithm", "dir24", "--packets", "100000", "--payload",
+         pick("0,64,128,256,512,1024,1480", "0,512")},
+        "payload/");
+    add("ipv4-forwarding", "ttl",
+        {"forward", "--algorithm", "dir24", "--packets", pick("1000000", "100000"), "--ttl",
+         pick("uniform,fixed,expiring", "fixed,expiring")},
+        "ttl/");
+    // The same workers with the same packets, on one device and on all.
+    for (const auto& [name, device] : {std::pair{"one", "cuda:0"}, {"all", "cuda:all"}}) {
+      SuiteCase& c = add("ipv4-forwarding", std::string("cuda-devices-") + name,
+                         {"functions", "--device", device, "--function", "lookup", "--routes", "101", "--sizes", "64",
+                          "--batch", "1024", "--workers", device_workers(), "--packets", pick("2000000", "200000"),
+                          "--ways", "launch/staged/full,launch/commlist/full"},
+                         fmt::format("cuda/devices_{}/", name));
+      c.probes = ProbeSet::kCores;
+      c.devices = 2;
+    }
     for (const auto& [name, routes] : {std::pair{"cuda-101-routes", "101"}, {"cuda-full-table", "900000"}}) {
       for (const char* algorithm : {"linear", "bloom", "dir24", "sail"}) {
         if (std::string(algorithm) == "linear" && std::string(routes) != "101") continue;
@@ -207,9 +329,13 @@ class CaseList {
                small_tables()),
         "cuda/application/")
         .probes = ProbeSet::kCores;
-    std::vector<unsigned> workers = {1};
-    if (cores_ > 1) workers.push_back(std::min(cores_, 256u));
-    for (const unsigned n : workers) {
+    for (const std::string count : {"10", "1000", "100000"}) {
+      if (quick_) break;
+      add("acl-application", "application-rules-" + count,
+          {"pipeline", "--count", count, "--batch", "32,256,2048", "--workers", "1"},
+          fmt::format("application/rules_{}/", count));
+    }
+    for (const unsigned n : worker_counts()) {
       add("acl-application", fmt::format("application-{}", n),
           joined({"pipeline", "--count", pick("10000", "1000"), "--batch",
                   pick("32,64,128,256,512,1024,2048,4096,8192", "32,256,2048"), "--workers", std::to_string(n)},
@@ -254,6 +380,10 @@ class CaseList {
   }
 
   void add_network_functions() {
+    // By each way to a device, the host beside them.
+    const std::string ways =
+        "cpu,launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,"
+        "persistent/staged/full,launch/staged/master";
     for (const std::string function : {"mirror", "lookup", "crc"}) {
       add("network-functions", function,
           joined({"functions", "--function", function},
@@ -272,11 +402,51 @@ class CaseList {
                       "--packets",
                       pick("200000", "50000"),
                       "--ways",
-                      "launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,"
-                      "persistent/staged/full,launch/staged/master"};
+                      ways};
       if (function == "crc") device.emplace_back("--resident");
       add("network-functions", "cuda-" + function, device, "cuda/").probes = ProbeSet::kCores;
     }
+    const Words cuda = {"--device", "cuda", "--workers", device_workers(), "--batch", "1024"};
+    const auto add_both = [&](const std::string& name, const Words& command, const Words& host_more,
+                              const Words& device_more, const std::string& prefix, const std::string& device_ways) {
+      add("network-functions", name, joined(command, host_more), prefix);
+      add("network-functions", "cuda-" + name,
+          joined(joined(joined(command, device_more), cuda), {"--ways", device_ways}), "cuda/" + prefix)
+          .probes = ProbeSet::kCores;
+    };
+    add_both("lookup-routes",
+             joined({"functions", "--function", "lookup", "--sizes", "64", "--routes",
+                     pick("10,100,1000,10000,100000,1000000", "10,1000,100000"), "--route-algorithm", "linear,dir24"},
+                    if_quick({"--packets", "50000", "--sample", "2000"})),
+             {}, {}, "table/", pick("cpu,launch/staged/full,persistent/staged/full", "cpu,launch/staged/full"));
+    add("network-functions", "batches",
+        joined({"functions", "--function", "crc", "--sizes", "64", "--batch",
+                pick("32,64,128,256,512,1024,2048,4096,8192", "32,256,2048")},
+               if_quick({"--packets", "50000", "--sample", "2000"})),
+        "batch/");
+    add_both(
+        "no-loss",
+        joined({"functions", "--part", "no-loss", "--sizes", pick("64,1024", "64"), "--seconds", pick("0.2", "0.05")},
+               if_quick({"--sample", "2000"})),
+        {"--function", pick("mirror,lookup,crc", "crc"), "--buffers", "64"}, {"--function", "crc", "--buffers", "16"},
+        "no-loss/", pick(ways.c_str(), "cpu,launch/commlist/full"));
+    add_both("full-buffers",
+             joined({"functions", "--function", "crc", "--sizes", "64", "--part", "overload", "--buffers",
+                     pick("4,16,64", "4,64"), "--seconds", pick("0.2", "0.05")},
+                    if_quick({"--sample", "2000"})),
+             {}, {}, "overload/", pick(ways.c_str(), "cpu,launch/commlist/full"));
+    // Lists of a worker that are on their way at once.
+    std::string lists = "cpu";
+    for (const char* flights : {"1", "2", "4", "8", "16"}) {
+      if (quick_ && *flights != '1') continue;
+      for (const char* way : {"launch/commlist/full/", "launch/commpool/full/", "launch/staged/full/"})
+        lists += std::string(",") + way + flights;
+    }
+    add("network-functions", "cuda-lists",
+        joined(joined({"functions", "--function", "crc", "--sizes", "64", "--packets", pick("200000", "50000")}, cuda),
+               {"--ways", lists}),
+        "cuda/lists/")
+        .probes = ProbeSet::kCores;
   }
 
   void add_frame_latency() {
@@ -293,14 +463,20 @@ class CaseList {
         {"latency", "--device", "emu", "--rules", "1,128", "--masks", "21", "--frame-repetitions", pick("200", "20")},
         "emu/")
         .reason = "only checked here: emu is host threads in a GPU's place, and its times are no device's";
+    add_benchmark("frame-latency", "rte_acl", "formats_benches",
+                  quick_ ? "^acl/frame/(tuple_space|tuple_merge|rte_acl)/(1|16|128|1024)_rules/last$" : "^acl/frame/",
+                  {"rte_acl"}, "the program was built without DPDK's libraries (-DSLUICE_BENCH_PEERS=ON)");
+    add("frame-latency", "vpp", {}).reason =
+        "not measured here: VPP's acl-plugin runs within VPP alone; integrations/vpp/bench.py measures it there, where "
+        "the plug-in is built";
     for (const char* mode : {"launch", "persistent", "adaptive"})
       add("frame-latency", std::string("cuda-") + mode, command("cuda", mode, "2000"),
           std::string("cuda/") + mode + "/");
   }
 
-  SuiteCase& add_benchmark(std::string name, const char* program, const std::string& filter, Words peers,
-                           std::string without) {
-    SuiteCase& c = add("peers", std::move(name),
+  SuiteCase& add_benchmark(std::string suite, std::string name, const char* program, const std::string& filter,
+                           Words peers, std::string without) {
+    SuiteCase& c = add(std::move(suite), std::move(name),
                        {"--benchmark_filter=" + filter, "--benchmark_repetitions=" + pick("5", "3"),
                         "--benchmark_min_time=" + pick("0.3", "0.05"), "--benchmark_format=json"});
     c.program = program;
@@ -312,18 +488,18 @@ class CaseList {
 
   void add_peers() {
     const std::string dpdk = "the program was built without DPDK's libraries (-DSLUICE_BENCH_PEERS=ON)";
-    add_benchmark("lpm4", "tables_benches", "^lookup4/(dir24|sail|poptrie|rte_.*)/weighted/4096",
+    add_benchmark("peers", "lpm4", "tables_benches", "^lookup4/(dir24|sail|poptrie|rte_.*)/weighted/4096",
                   {"rte_fib_", "rte_lpm"}, dpdk);
-    add_benchmark("lpm6", "tables_benches", "^lookup6/(planb|poptrie|range24|rte_.*)/weighted/4096", {"rte_fib6"},
-                  dpdk);
+    add_benchmark("peers", "lpm6", "tables_benches", "^lookup6/(planb|poptrie|range24|rte_.*)/weighted/4096",
+                  {"rte_fib6"}, dpdk);
     for (const std::string shape : {"acl", "fw", "ipc"}) {
       if (quick_ && shape != "acl") continue;
-      add_benchmark("acl-" + shape, "formats_benches",
+      add_benchmark("peers", "acl-" + shape, "formats_benches",
                     fmt::format("^acl/lookup/(rte_acl|tuple_space/burst|tuple_merge/burst)/{}1_{}k$", shape,
                                 pick("(1|10|100)", "1")),
                     {"rte_acl"}, dpdk);
     }
-    add_benchmark("crc", "net_benches",
+    add_benchmark("peers", "crc", "net_benches",
                   quick_ ? "^crc32/.*/fcs/(64|1518)$" : "^crc32/.*/(64|128|256|512|1024|1518|9000)$", {"zlib", "isal"},
                   "the program was built without that library");
     // A build may lack AF_XDP: a case of its own. One search in each pass.

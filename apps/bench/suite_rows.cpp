@@ -77,7 +77,8 @@ bool is_absence(const std::string& message) {
          message.starts_with("no AVX2 here");
 }
 
-// google-benchmark's JSON: a repetition is a value. The programs compare results before they time them.
+// google-benchmark's JSON: a repetition is a value, a rate or where there is none its time; a rate of changes that were
+// made meanwhile is a row of its own. The programs compare results before they time them, or the case says otherwise.
 std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, const Json& machine) {
   struct Measured {
     std::vector<double> values;
@@ -92,6 +93,13 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
     if (const std::string label = one.value("label", ""); !label.empty()) name += ", " + label;
     const auto [at, fresh] = all.try_emplace(name);
     if (fresh) order.push_back(name);
+    for (const char* counter : {"updates", "changes"}) {
+      if (!one.contains(counter) || !one[counter].is_number()) continue;
+      const auto [beside, first] = all.try_emplace(name + "/" + counter);
+      if (first) order.push_back(name + "/" + counter);
+      beside->second.unit = fmt::format("M{}/s", counter);
+      beside->second.values.push_back(one[counter].get<double>() * 1e-6);
+    }
     Measured& m = at->second;
     if (one.value("error_occurred", false)) {
       m.error = one.value("error_message", "it failed");
@@ -99,8 +107,11 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
       m.unit = "GB/s";
       m.values.push_back(one["bytes_per_second"].get<double>() * 1e-9);
     } else if (one.contains("items_per_second")) {
-      m.unit = "Mlookups/s";
+      m.unit = fmt::format("M{}/s", c.items);
       m.values.push_back(one["items_per_second"].get<double>() * 1e-6);
+    } else if (one.contains("real_time") && is_time(one.value("time_unit", ""))) {
+      m.unit = one["time_unit"];
+      m.values.push_back(one["real_time"].get<double>());
     }
   }
   std::vector<Json> rows;
@@ -114,7 +125,7 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
     }
     Json row = row_of(c, c.prefix + name, machine);
     set_values(c, row, m.unit, m.values);
-    row["checked"] = true;
+    row["checked"] = c.checks;
     rows.push_back(std::move(row));
   }
   for (const std::string& peer : c.peers) {
@@ -130,7 +141,8 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
 }  // namespace
 
 std::span<const SuiteColumn> suite_columns() {
-  static constexpr SuiteColumn kColumns[] = {{"p50_us", "p50, us"},
+  static constexpr SuiteColumn kColumns[] = {{"mean_us", "mean, us"},
+                                             {"p50_us", "p50, us"},
                                              {"p99_us", "p99, us"},
                                              {"p999_us", "p99.9, us"},
                                              {"convert_ms", "convert, ms"},
@@ -229,9 +241,12 @@ Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::stri
 }
 
 std::vector<Json> rows_without_program(const SuiteCase& c, const Json& machine) {
+  std::vector<std::string> names;
+  for (const std::string& peer : c.peers) names.push_back(c.name + "/" + peer);
+  if (names.empty()) names.push_back(c.name);
   std::vector<Json> rows;
-  for (const std::string& peer : c.peers)
-    rows.push_back(unmeasured_row(c, c.name + "/" + peer,
+  for (const std::string& name : names)
+    rows.push_back(unmeasured_row(c, name,
                                   fmt::format("not measured here: {} is neither beside this program nor in PATH (a "
                                               "build folder with -DSLUICE_BENCH_PEERS=ON: ninja {})",
                                               c.program, c.program),

@@ -162,6 +162,8 @@ class SuiteRun {
     m.c = std::move(given);
     const SuiteCase& c = m.c;
     if (c.command.empty()) return without(m, c.reason);
+    if (const unsigned there = c.devices == 0 ? 0 : count_cuda_devices().count; there < c.devices)
+      return without(m, fmt::format("not measured here: it needs {} CUDA devices, and there are {}", c.devices, there));
     if (!c.program.empty() && (m.program = find_program(c.program)).empty())
       return instead(m, rows_without_program(c, machine_));
     m.arguments = c.command;

@@ -95,14 +95,47 @@ std::string unpack(const std::string& path) {
   return out;
 }
 
-// Null when the set is not at hand. "made_N": N rules of both families from a fixed seed.
+// `count` rules of one mask each, for UDP and a destination port of its own, and packets of which all match the first
+// rule, the last one, or none: what the DGX Spark study looks up, as `sluice bench latency` has it.
+void make_frames(Workload& w, unsigned count, const std::string& match) {
+  const auto address = [](uint32_t a) {
+    return std::to_string(a >> 24) + "." + std::to_string(a >> 16 & 255) + "." + std::to_string(a >> 8 & 255) + "." +
+           std::to_string(a & 255) + "/32";
+  };
+  const auto src = [](unsigned i) { return 10u << 24 | i << 12; };
+  const auto dst = [](unsigned i) { return 20u << 24 | (i * 7 & 0xfff) << 12; };
+  for (unsigned i = 0; i < count; ++i) {
+    const std::string port = std::to_string(1000 + i);
+    w.text += "@" + address(src(i)) + "\t" + address(dst(i)) + "\t0 : 65535\t" + port + " : " + port +
+              "\t0x11/0xFF\t0x0000/0x0000\n";
+  }
+  if (auto set = parse_classbench(w.text, "frames")) w.set = std::move(*set);
+  const unsigned rule = match == "last" ? count - 1 : 0;
+  w.keys.resize(kKeys);
+  for (size_t i = 0; i < kKeys; ++i) {
+    FlowKey key;
+    key.family = 4;
+    key.src_lo = src(rule);
+    key.dst_lo = dst(rule);
+    key.src_port = static_cast<uint16_t>(i);
+    key.dst_port = match == "none" ? 1 : static_cast<uint16_t>(1000 + rule);
+    key.protocol = 17;
+    key.bits = FlowKey::kHasPorts;
+    w.keys[i] = key;
+  }
+}
+
+// Null when the set is not at hand. "made_N": N rules of both families from a fixed seed. "frame_N_MATCH": make_frames.
 Workload* workload(const std::string& name) {
   static std::map<std::string, std::unique_ptr<Workload>> all;
   auto& w = all[name];
   if (w) return w.get();
   auto fresh = std::make_unique<Workload>();
   acl_test::Random random(5);
-  if (name.starts_with("made_")) {
+  if (name.starts_with("frame_")) {
+    make_frames(*fresh, static_cast<unsigned>(std::stoul(name.substr(6))), name.substr(name.rfind('_') + 1));
+    if (fresh->set.rules.empty()) return nullptr;
+  } else if (name.starts_with("made_")) {
     fresh->set = acl_test::random_set(random, std::stoul(name.substr(5)));
   } else {
     const auto path = test_data(("acl/" + name + ".xz").c_str());
@@ -112,8 +145,9 @@ Workload* workload(const std::string& name) {
     if (!set || set->rules.empty()) return nullptr;
     fresh->set = std::move(*set);
   }
-  fresh->keys.resize(kKeys);
+  if (!name.starts_with("frame_")) fresh->keys.resize(kKeys);
   for (FlowKey& key : fresh->keys) {
+    if (name.starts_with("frame_")) break;
     key = acl_test::key_in(fresh->set.rules[acl_test::below(random, fresh->set.rules.size())], random);
     key.bits |= FlowKey::kHasPorts;
   }
@@ -427,6 +461,36 @@ void patched_update(benchmark::State& state, const std::string& name, bool reade
   state.counters["rebuilds"] = static_cast<double>(table.table().rebuilds());
 }
 
+// One frame of 256 packets after the other; the time is that of a frame.
+constexpr size_t kFrame = 256;
+
+template <typename Algorithm>
+void frame(benchmark::State& state, const std::string& name) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the rules were not made");
+  auto image = Algorithm::build(w->set);
+  auto oracle_image = LinearAcl::build(w->set);
+  if (!image || !oracle_image) return state.SkipWithError("the build failed");
+  const auto view = Algorithm::View::open(*image);
+  const auto oracle = LinearView::open(*oracle_image);
+  if (!view || !oracle) return state.SkipWithError("the image does not open");
+  uint32_t rules[kFrame];
+  const auto look = [&](size_t at) {
+    for (size_t i = 0; i < kFrame; i += 32) view->lookup_burst(w->pointers.data() + at + i, rules + i, 32);
+  };
+  for (size_t at = 0; at < 32 * kFrame; at += kFrame) {
+    look(at);
+    for (size_t i = 0; i < kFrame; ++i)
+      if (rules[i] != oracle->lookup(w->keys[at + i])) return state.SkipWithError("it finds another rule than linear");
+  }
+  size_t at = 0;
+  for (auto _ : state) {
+    look(at);
+    benchmark::DoNotOptimize(rules);
+    at = (at + kFrame) % (32 * kFrame);
+  }
+}
+
 #if defined(SLUICE_PEERS)
 // Fields in network order, as rte_acl wants them; the flags take the last 4-byte group.
 struct PeerKey {
@@ -483,9 +547,7 @@ rte_acl_ctx* peer_context(const Workload& w, const std::string& name) {
   return all[name] = context;
 }
 
-void peer(benchmark::State& state, const std::string& name) {
-  Workload* w = workload(name);
-  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+bool start_peer() {
   static const bool started = [] {
     const char* arguments[] = {
         "acl_bench", "--no-huge", "-m",           "2048", "--no-pci", "--no-telemetry", "--force-max-simd-bitwidth=512",
@@ -497,23 +559,61 @@ void peer(benchmark::State& state, const std::string& name) {
     return heap.ok() && rte_malloc_heap_create("huge") == 0 &&
            rte_malloc_heap_memory_add("huge", heap->data(), kHeap, nullptr, 0, kPage) == 0;
   }();
-  if (!started) return state.SkipWithError("DPDK's environment did not start");
-  rte_acl_ctx* const context = peer_context(*w, name);
-  if (context == nullptr) return state.SkipWithError("rte_acl could not be built");
+  return started;
+}
+
+// The keys of a workload as rte_acl takes them.
+struct PeerKeys {
   Huge<PeerKey> keys;
   std::vector<const uint8_t*> pointers;
-  keys.resize(kKeys);
-  for (size_t i = 0; i < kKeys; ++i) {
-    const FlowKey& k = w->keys[i];
-    keys[i] = {k.protocol,
-               {},
-               __builtin_bswap32(static_cast<uint32_t>(k.src_lo)),
-               __builtin_bswap32(static_cast<uint32_t>(k.dst_lo)),
-               __builtin_bswap16(k.src_port),
-               __builtin_bswap16(k.dst_port),
-               __builtin_bswap32(k.flags)};
+  explicit PeerKeys(Workload& w) {
+    keys.resize(kKeys);
+    for (size_t i = 0; i < kKeys; ++i) {
+      const FlowKey& k = w.keys[i];
+      keys[i] = {k.protocol,
+                 {},
+                 __builtin_bswap32(static_cast<uint32_t>(k.src_lo)),
+                 __builtin_bswap32(static_cast<uint32_t>(k.dst_lo)),
+                 __builtin_bswap16(k.src_port),
+                 __builtin_bswap16(k.dst_port),
+                 __builtin_bswap32(k.flags)};
+    }
+    for (const PeerKey& k : keys) pointers.push_back(reinterpret_cast<const uint8_t*>(&k));
   }
-  for (const PeerKey& k : keys) pointers.push_back(reinterpret_cast<const uint8_t*>(&k));
+};
+
+// The same frames by rte_acl.
+void frame_peer(benchmark::State& state, const std::string& name) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the rules were not made");
+  if (!start_peer()) return state.SkipWithError("DPDK's environment did not start");
+  rte_acl_ctx* const context = peer_context(*w, name);
+  if (context == nullptr) return state.SkipWithError("rte_acl could not be built");
+  const PeerKeys peers(*w);
+  auto image = LinearAcl::build(w->set);
+  const auto oracle = LinearView::open(*image);
+  uint32_t rules[kFrame];
+  for (size_t at = 0; at < 32 * kFrame; at += kFrame) {
+    rte_acl_classify(context, const_cast<const uint8_t**>(peers.pointers.data()) + at, rules, kFrame, 1);
+    for (size_t i = 0; i < kFrame; ++i)
+      if (rules[i] != oracle->lookup(w->keys[at + i])) return state.SkipWithError("it finds another rule than linear");
+  }
+  size_t at = 0;
+  for (auto _ : state) {
+    rte_acl_classify(context, const_cast<const uint8_t**>(peers.pointers.data()) + at, rules, kFrame, 1);
+    benchmark::DoNotOptimize(rules);
+    at = (at + kFrame) % (32 * kFrame);
+  }
+}
+
+void peer(benchmark::State& state, const std::string& name) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  if (!start_peer()) return state.SkipWithError("DPDK's environment did not start");
+  rte_acl_ctx* const context = peer_context(*w, name);
+  if (context == nullptr) return state.SkipWithError("rte_acl could not be built");
+  PeerKeys peers(*w);
+  std::vector<const uint8_t*>& pointers = peers.pointers;
   auto image = TupleMergeAcl::build(w->set);
   const auto view = TupleMergeView::open(*image);
   uint32_t rules[32];
@@ -693,6 +793,27 @@ const bool kListsRegistered = [] {
   }
   for (const std::string name : {"acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k", "ipc1_100k"})
     add("shadow/" + name, [name](benchmark::State& s) { shadow(s, name); });
+  return true;
+}();
+
+const bool kFramesRegistered = [] {
+  for (const unsigned rules : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}) {
+    for (const char* match : {"none", "first", "last"}) {
+      const std::string name = "frame_" + std::to_string(rules) + "_" + match;
+      const auto add = [&](const char* what, auto run) {
+        benchmark::RegisterBenchmark(
+            ("acl/frame/" + std::string(what) + "/" + std::to_string(rules) + "_rules/" + match).c_str(),
+            [name, run](benchmark::State& s) { run(s, name); })
+            ->Unit(benchmark::kMicrosecond);
+      };
+      add("linear", frame<LinearAcl>);
+      add("tuple_space", frame<TupleSpaceAcl>);
+      add("tuple_merge", frame<TupleMergeAcl>);
+#if defined(SLUICE_PEERS)
+      add("rte_acl", frame_peer);
+#endif
+    }
+  }
   return true;
 }();
 
