@@ -323,10 +323,10 @@ class CaseList {
     add_device_module("cuda-module-linear", "10,1000", "linear");
     add_device_module("cuda-module", pick("10,1000,10000,100000", "10,1000"), "tuple_space,tuple_merge");
     add("acl-application", "cuda-application",
-        joined({"pipeline", "--device", "cuda", "--mode", "launch", "--records", "frame", "--transport", "zerocopy",
-                "--count", pick("10000", "1000"), "--batch", pick("256,512,1024,2048,4096,8192", "256,2048"),
-                "--workers", device_workers()},
-               small_tables()),
+        joined(
+            {"pipeline", "--device", "cuda", "--mode", "launch", "--records", "frame", "--count", pick("10000", "1000"),
+             "--batch", pick("256,512,1024,2048,4096,8192", "256,2048"), "--workers", device_workers()},
+            small_tables()),
         "cuda/application/")
         .probes = ProbeSet::kCores;
     for (const std::string count : {"10", "1000", "100000"}) {
