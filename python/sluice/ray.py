@@ -6,13 +6,16 @@ goes on with the parts that are missing.
 """
 from __future__ import annotations
 
+import atexit
 import concurrent.futures
+import functools
 import glob
 import hashlib
 import json
 import mmap
 import os
 import pathlib
+import queue
 import shutil
 import socket
 import sys
@@ -21,14 +24,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from . import _sluice
 from ._errors import Error, Finding
 from ._paths import Path
-from ._program import call
+from ._program import Died, Feed, Worker, call
 from ._run import Graph, Report, _run, graph_of
 
 # So many records in a row show where a packet begins; each part then proves it by reading on to the next one's place.
@@ -104,7 +107,7 @@ class _Job:
         return Graph(self.text, file=self.file, variables=self.variables, options=self.options)
 
 
-def _feeder(part: Part) -> Callable[[Any], None]:
+def _feeder(part: Part) -> Feed:
     def feed(to: Any) -> None:
         with open(part.input, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             to.write(data[:_PCAP_HEADER])
@@ -134,8 +137,29 @@ def _prove(part: Part) -> None:
             del view
 
 
-def run_part(part: Part, job: _Job) -> dict[str, Any]:
-    """Runs one part; returns its report as JSON. Its files appear at the end, the report last."""
+@functools.cache
+def _worker() -> Worker:
+    """This process's, for one thread: a task of Ray."""
+    made = Worker()
+    atexit.register(made.close)
+    return made
+
+
+Answered = TypeVar("Answered")
+
+
+def _retried(work: Callable[[], Answered], retries: int) -> Answered:
+    for _ in range(retries):
+        try:
+            return work()
+        except Died:
+            pass
+    return work()
+
+
+def run_part(part: Part, job: _Job, worker: Worker) -> dict[str, Any]:
+    """Runs one part; returns its report as JSON. Its files appear at the end, the report last. Errors: Died, where the
+    worker was killed: nothing of the part is there."""
     done = os.path.join(job.output, part.name + ".json")
     if os.path.exists(done):  # a part that is tried again after all: it is there
         return _load(done)
@@ -158,7 +182,7 @@ def run_part(part: Part, job: _Job) -> dict[str, Any]:
         feed = _feeder(part)
     began = time.monotonic()
     try:
-        report = _run(job.graph(), part.input if part.whole else "-", files[job.suffix], options, feed)
+        report = _run(job.graph(), part.input if part.whole else "-", files[job.suffix], options, worker, feed)
         report.check()
         if job.verdicts:
             _to_parquet(files[".parquet"])
@@ -353,7 +377,7 @@ def run(
         try:
             if engine == "local":
                 _put_images(images, temporary)
-                run_all = _local(workers or os.cpu_count() or 1, _placed(job, temporary))
+                run_all = _local(workers or os.cpu_count() or 1, _placed(job, temporary), retries)
             else:
                 run_all = _on_ray(workers, job, images, retries, num_gpus)
             parts = _finish(parts, todo, run_all, folder, show)
@@ -422,18 +446,38 @@ def _ends(part: Part, error: BaseException | None) -> bool:
     return error is not None and (part.whole or not isinstance(error, Error))
 
 
-def _local(workers: int, job: _Job) -> RunAll:
+def _local(workers: int, job: _Job, retries: int) -> RunAll:
     def run_all(parts: Sequence[Part]) -> Iterator[tuple[Part, BaseException | None]]:
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            futures = {pool.submit(run_part, part, job): part for part in parts}
+        made = [Worker() for _ in range(min(workers, len(parts)))]
+        idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in made:
+            idle.put(worker)
+
+        def one(part: Part) -> None:
+            worker = idle.get()
+            try:
+                _retried(lambda: run_part(part, job, worker), retries)
+            finally:
+                idle.put(worker)
+
+        with concurrent.futures.ThreadPoolExecutor(len(made)) as pool:
+            futures = {pool.submit(one, part): part for part in parts}
             try:
                 for future in concurrent.futures.as_completed(futures):
                     error = future.exception()
                     yield futures[future], error
                     if _ends(futures[future], error):
                         break
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                for worker in made:
+                    worker.interrupt()
+                raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+                for worker in made:
+                    worker.close()
 
     return run_all
 
@@ -450,8 +494,9 @@ def _on_ray(workers: int | None, job: _Job, images: dict[str, bytes], retries: i
     def task(part: Part, names: list[str], contents: list[Any]) -> dict[str, Any] | Error:
         folder = _image_folder()
         _put_images(dict(zip(names, [ray.get(c) for c in contents])), folder)
+        placed, worker = _placed(job, folder), _worker()
         try:
-            return run_part(part, _placed(job, folder))
+            return _retried(lambda: run_part(part, placed, worker), retries)
         except Error as error:  # as a value: Ray would wrap it, and its class with it
             return error
 

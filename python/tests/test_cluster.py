@@ -11,6 +11,7 @@ import pytest
 import sluice
 import sluice.ray
 from conftest import ipv4_frame, pcap
+from sluice._program import Worker
 
 RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
 
@@ -113,7 +114,7 @@ def test_damage_and_missing_files_are_told_and_nothing_counts(graph, captures, t
     part = sluice.ray.Part("x", str(tmp_path / "gone.pcap"))
     job = sluice.ray._Job("", "", {}, graph.options, [], str(tmp_path), ".pcap", False, False)
     with pytest.raises(sluice.Error, match="no such file on"):
-        sluice.ray.run_part(part, job)
+        sluice.ray.run_part(part, job, Worker())
     with pytest.raises(ValueError, match="engine"):
         sluice.ray.run(graph, captures / "0.pcap", tmp_path / "other", engine="slurm")
 
@@ -144,13 +145,13 @@ cluster.add_node(num_cpus=1)
 ray.init(address=cluster.address, log_to_driver=False)
 real = sluice.ray.run_part
 # The worker of one part dies in the middle, once.
-def dying(part, job):
+def dying(part, job, worker):
     flag = folder / "died"
     if part.name.startswith("000001") and not flag.exists():
         flag.touch()
         (pathlib.Path(job.output) / ".attempts" / (part.name + ".half.pcap")).write_bytes(b"half")
         os._exit(9)
-    return real(part, job)
+    return real(part, job, worker)
 sluice.ray.run_part = dying
 graph = sluice.Graph.standard(acl=folder / "edge.acl")
 report = sluice.ray.run(graph, folder / "in" / "*.pcap", folder / "ray", part_bytes=30_000)
