@@ -12,6 +12,7 @@ import sluice
 import sluice.ray
 from conftest import ipv4_frame, pcap
 from sluice._program import Worker
+from sluice._sources import Source
 
 RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
 
@@ -111,7 +112,7 @@ def test_damage_and_missing_files_are_told_and_nothing_counts(graph, captures, t
     with pytest.raises(FileNotFoundError, match="nowhere"):
         sluice.ray.run(graph, captures / "nowhere*.pcap", tmp_path / "other", engine="local")
     assert not (tmp_path / "other").exists()
-    part = sluice.ray.Part("x", str(tmp_path / "gone.pcap"))
+    part = sluice.ray.Part("x", Source(str(tmp_path / "gone.pcap"), str(tmp_path / "gone.pcap"), 24, 0))
     job = sluice.ray._Job("", "", {}, graph.options, [], str(tmp_path), ".pcap", False, False)
     with pytest.raises(sluice.Error, match="no such file on"):
         sluice.ray.run_part(part, job, Worker())
@@ -176,12 +177,14 @@ def test_resynchronisation_says_nothing_of_what_is_no_capture():
     from sluice import _sluice
 
     with pytest.raises(ValueError, match="data"):
-        _sluice.pcap_resynchronise(np.zeros(100, np.uint8), 30, 4)
+        _sluice.capture_resynchronise(np.zeros(100, np.uint8), 24, 30, 4)
     with pytest.raises(ValueError, match="data"):
-        _sluice.pcap_walk(np.zeros(0, np.uint8), 30, 40)
+        _sluice.capture_walk(np.zeros(0, np.uint8), 24, 30, 40)
+    assert _sluice.capture_prefix(np.zeros(100, np.uint8)) == _sluice.capture_prefix(np.zeros(0, np.uint8)) == 0
     data = np.frombuffer(pcap([ipv4_frame(1, 2)] * 10), np.uint8)
     record = 16 + len(ipv4_frame(1, 2))
-    assert _sluice.pcap_resynchronise(data, 25, 4) == 24 + record
-    assert _sluice.pcap_resynchronise(data, len(data) - 3, 4) == -1
-    assert _sluice.pcap_walk(data, 24, 24 + 3 * record) == (24 + 3 * record, 3)
-    assert _sluice.pcap_walk(data, 24, 25 + 3 * record) == (24 + 4 * record, 4)
+    assert _sluice.capture_prefix(data) == 24
+    assert _sluice.capture_resynchronise(data, 24, 25, 4) == 24 + record
+    assert _sluice.capture_resynchronise(data, 24, len(data) - 3, 4) == -1
+    assert _sluice.capture_walk(data, 24, 24, 24 + 3 * record) == (24 + 3 * record, 3)
+    assert _sluice.capture_walk(data, 24, 24, 25 + 3 * record) == (24 + 4 * record, 4)
