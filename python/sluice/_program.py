@@ -200,9 +200,15 @@ class Worker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._socket = ours
-            # In a session of its own: a terminal's Ctrl-C comes by whoever waits for the run.
+            # In a session of its own: a terminal's Ctrl-C comes by whoever waits for the run. Symbols are bound once, and
+            # not in each process that it forks.
             self._process = subprocess.Popen(
-                [program(), "worker"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+                [program(), "worker"],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "LD_BIND_NOW": "1"},
             )
         socket.send_fds(ours, [request], descriptors)
         return ours

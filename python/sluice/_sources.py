@@ -156,7 +156,7 @@ def _of_filesystem(filesystem: Any, path: str, base: str) -> list[Source]:
         below = looked_at(fs.FileSelector(folder, recursive=len(pattern) > 1 or pattern[0] == "**", allow_not_found=True))
         skipped = len(folder) + 1 if folder else 0
         infos = sorted(
-            (i for i in below if i.type != fs.FileType.Directory and _matches(i.path[skipped:].strip("/").split("/"), pattern)),
+            (i for i in below if _matches(i.path[skipped:].strip("/").split("/"), pattern)),
             key=lambda i: str(i.path),
         )
         if not infos:
@@ -176,7 +176,7 @@ def _matches(words: list[str], pattern: list[str]) -> bool:
     if not pattern:
         return not words
     if pattern[0] == "**":
-        return _matches(words, pattern[1:]) or (bool(words) and not words[0].startswith(".") and _matches(words[1:], pattern if words[1:] else []))
+        return _matches(words, pattern[1:]) or (bool(words) and not words[0].startswith(".") and _matches(words[1:], pattern))
     if not words or (words[0].startswith(".") and not pattern[0].startswith(".")):
         return False
     return fnmatch.fnmatchcase(words[0], pattern[0]) and _matches(words[1:], pattern[1:])

@@ -202,12 +202,17 @@ def run_part(part: Part, job: _Job, worker: Worker) -> dict[str, Any]:
         for suffix, path in files.items():
             if os.path.exists(path):  # a graph may have outputs of other names alone
                 os.replace(path, os.path.join(job.output, part.name + suffix))
+    except Error as error:
+        if feed is not None:
+            error.rename("standard input", part.input)
+        raise
     finally:
         for path in files.values():
             for left in (path, path + ".partial"):
                 if os.path.exists(left):
                     os.unlink(left)
-    told = {**report.details, "part": {"name": part.name, "input": part.input, "start": part.start, "end": part.end}, "host": socket.gethostname(), "wall": time.monotonic() - began}
+    place = {"name": part.name, "input": part.input, "start": part.start, "end": part.end}
+    told = {**report.details, "part": place, "host": socket.gethostname(), "wall": time.monotonic() - began}
     _write(done, told)
     return told
 
@@ -271,13 +276,22 @@ def _compiled(graph: Graph, folder: str) -> tuple[Graph, dict[str, bytes]]:
     for flag in ("--acl", "--routes"):
         if flag in options:
             at = options.index(flag) + 1
-            out = os.path.join(folder, flag.strip("-") + ".img")
-            call(["compile", flag, options[at], "--out", out])
+            out = options[at]
+            if not _is_image(out):
+                out = os.path.join(folder, flag.strip("-") + ".img")
+                call(["compile", flag, options[at], "--out", out])
             content = pathlib.Path(out).read_bytes()
             name = f"sluice-{hashlib.sha256(content).hexdigest()[:32]}.img"
             images[name] = content
             options[at] = name
     return Graph(graph.text, file=graph.file, variables=graph.variables, options=options), images
+
+
+def _is_image(path: str) -> bool:
+    if not os.path.isfile(path):  # several files, or a pipe
+        return False
+    with open(path, "rb") as file:
+        return file.read(8) == b"SLUICEIM"
 
 
 def _placed(job: _Job, folder: str) -> _Job:

@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 
 import sluice
 import sluice.ray
-from conftest import ipv4_frame, pcap
+from conftest import block, interface, ipv4_frame, packet, pcap, pcapng, section
 from sluice._program import Worker
 from sluice._sources import Source
 
@@ -104,6 +105,61 @@ def test_cuts_are_where_packets_begin_whatever_the_payload(graph, tmp_path, seed
     assert joined == (tmp_path / "whole.pcap").read_bytes()[24:]
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_parts_of_pcapng_are_the_whole(graph, frames, tmp_path, order):
+    path = tmp_path / "large.pcapng"
+    path.write_bytes(pcapng(frames, order, interfaces=3))
+    sluice.run(graph, path, tmp_path / "whole.pcap")
+    report = sluice.ray.run(graph, path, tmp_path / "out", engine="local", part_bytes=20_000)
+    assert report.parts > 5 and report.packets_in == len(frames)
+    assert b"".join(open(p, "rb").read()[24:] for p in report.outputs) == (tmp_path / "whole.pcap").read_bytes()[24:]
+    heads = {open(p, "rb").read(24) for p in report.outputs}
+    assert heads == {(tmp_path / "whole.pcap").read_bytes()[:24]}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cuts_of_pcapng_are_where_blocks_begin_whatever_the_payload(graph, tmp_path, seed):
+    """Payloads show chains of blocks that are none of the file's."""
+    chance = random.Random(seed)
+    inner = b"".join(packet(ipv4_frame(i, i, payload=bytes(chance.randrange(30))), i) for i in range(300))
+    frames = []
+    for i in range(60):
+        cut = 4 * chance.randrange(0, 5_000)
+        payload = bytes(2) + inner[cut : cut + chance.choice([0, 10, 1000, 20_000])] if chance.random() < 0.7 else chance.randbytes(50)
+        frames.append(ipv4_frame(i, 7, payload=payload))
+    path = tmp_path / "nested.pcapng"
+    path.write_bytes(pcapng(frames))
+    sluice.run(graph, path, tmp_path / "whole.pcap")
+    report = sluice.ray.run(graph, path, tmp_path / "out", engine="local", part_bytes=chance.randrange(3_000, 40_000))
+    assert report.packets_in == 60
+    assert b"".join(open(p, "rb").read()[24:] for p in report.outputs) == (tmp_path / "whole.pcap").read_bytes()[24:]
+
+
+@pytest.mark.parametrize("between", [interface(), section() + interface()])
+def test_a_pcapng_file_that_describes_an_interface_later_is_right_all_the_same(graph, frames, tmp_path, between):
+    first, second = frames[:1000], frames[1000:]
+    path = tmp_path / "late.pcapng"
+    of = 0 if between.startswith(section()) else 1
+    others = block(4, bytes(4)) + block(5, struct.pack("<III", 0, 0, 0))  # name resolution, statistics
+    path.write_bytes(pcapng(first) + between + others + b"".join(packet(f, i, of=of) for i, f in enumerate(second)) + others)
+    sluice.run(graph, path, tmp_path / "whole.pcap")
+    report = sluice.ray.run(graph, path, tmp_path / "out", engine="local", part_bytes=20_000)
+    assert report.packets_in == len(frames) and report.parts == 1
+    assert open(report.outputs[0], "rb").read() == (tmp_path / "whole.pcap").read_bytes()
+    # In the last part nothing else follows.
+    (tmp_path / "last.pcapng").write_bytes(pcapng(first) + between + packet(second[0], 0, of=of))
+    report = sluice.ray.run(graph, tmp_path / "last.pcapng", tmp_path / "last", engine="local", part_bytes=len(pcapng(first)) // 2)
+    assert report.packets_in == 1001
+
+
+def test_images_are_taken_as_they_are(graph, captures, tmp_path):
+    sluice.Acl.from_file(tmp_path / "edge.acl").save(tmp_path / "edge.img")
+    compiled = sluice.Graph.standard(acl=tmp_path / "edge.img")
+    one = sluice.ray.run(graph, captures / "0.pcap", tmp_path / "one", engine="local")
+    other = sluice.ray.run(compiled, captures / "0.pcap", tmp_path / "other", engine="local")
+    assert one.packets_in > 0 and contents(tmp_path / "one") == contents(tmp_path / "other") and one.drops == other.drops
+
+
 def test_damage_and_missing_files_are_told_and_nothing_counts(graph, captures, tmp_path):
     (captures / "bad.pcap").write_bytes((captures / "0.pcap").read_bytes()[:-3])
     with pytest.raises(sluice.Error, match="bad.pcap"):
@@ -156,6 +212,9 @@ def dying(part, job, worker):
 sluice.ray.run_part = dying
 graph = sluice.Graph.standard(acl=folder / "edge.acl")
 report = sluice.ray.run(graph, folder / "in" / "*.pcap", folder / "ray", part_bytes=30_000)
+from pyarrow import fs
+below = fs.SubTreeFileSystem(str(folder / "in"), fs.LocalFileSystem())
+sluice.ray.run(graph, "*.pcap", folder / "below", part_bytes=30_000, filesystem=below)
 print(report.packets_in, report.parts, len([n for n in ray.nodes() if n["Alive"]]))
 ray.shutdown()
 cluster.shutdown()
@@ -169,7 +228,7 @@ def test_ray_gives_the_same_bytes_also_where_a_worker_dies(graph, captures, tmp_
     done = subprocess.run([sys.executable, "-c", RAY, str(tmp_path)], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-3:] == [str(local.packets_in), str(local.parts), "2"]
-    assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+    assert contents(tmp_path / "ray") == contents(tmp_path / "below") == contents(tmp_path / "local")
     assert (tmp_path / "died").exists()
 
 
