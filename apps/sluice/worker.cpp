@@ -92,8 +92,16 @@ Received receive(Request& request) {
   return Received::kRequest;
 }
 
+void block_interrupts(bool on) {
+  sigset_t interrupts;
+  sigemptyset(&interrupts);
+  sigaddset(&interrupts, SIGINT);
+  (void)::sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &interrupts, nullptr);
+}
+
 // The process of a run: as if the program had been started with these arguments.
 [[noreturn]] void run_here(const Request& request, pid_t parent) {
+  block_interrupts(false);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // the run then ends in order
   if (::getppid() != parent) ::_exit(static_cast<int>(Exit::kInterrupted));
   for (int to = 0; to < 3; ++to) {
@@ -151,8 +159,8 @@ bool serve(Request request) {
 }
 
 Exit work() {
-  // A terminal's Ctrl-C is its business who asks: the run gets it as well.
-  (void)std::signal(SIGINT, SIG_IGN);
+  // It is meant for the run, which takes it as soon as it is there.
+  block_interrupts(true);
   registry();  // built once
   while (!interrupted().load()) {
     Request request;

@@ -122,6 +122,13 @@ def call(arguments: list[str], *, stdin: Any = None, check: bool = True) -> tupl
         return answer.told(code, check), code
 
 
+def _hang_up(ours: socket.socket | None) -> None:
+    """Also where a process that was forked from this one holds the socket."""
+    if ours is not None:
+        with contextlib.suppress(OSError):
+            ours.shutdown(socket.SHUT_RDWR)
+
+
 def _end(process: subprocess.Popen[bytes]) -> int:
     """Waits for a process that is about to end."""
     try:
@@ -216,15 +223,13 @@ class Worker:
     def interrupt(self) -> None:
         """From any thread: the run that is under way ends in order, and its call with Interrupted."""
         self._interrupted = True
-        ours = self._socket
-        if ours is not None:
-            with contextlib.suppress(OSError):
-                ours.shutdown(socket.SHUT_RDWR)
+        _hang_up(self._socket)
 
     def close(self) -> None:
         """Interrupts the run that is under way, and waits for its end."""
         ours, process = self._socket, self._process
         self._socket = self._process = None
+        _hang_up(ours)
         if ours is not None:
             ours.close()
         if process is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import json
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
@@ -413,7 +414,8 @@ def _begin(folder: str, about: dict[str, Any]) -> None:
         _write(manifest, about)
 
 
-RunAll = Callable[[Sequence[Part]], Iterator[tuple[Part, BaseException | None]]]
+# Closed, it interrupts the parts that run.
+RunAll = Callable[[Sequence[Part]], Generator[tuple[Part, BaseException | None], None, None]]
 
 
 def _finish(parts: list[Part], todo: list[Part], run_all: RunAll, folder: str, show: _Progress) -> list[Part]:
@@ -421,13 +423,14 @@ def _finish(parts: list[Part], todo: list[Part], run_all: RunAll, folder: str, s
     while todo:
         wrong: set[str] = set()
         failed: list[tuple[Part, BaseException]] = []
-        for part, error in run_all(todo):
-            if isinstance(error, Misaligned):
-                wrong.add(part.input)
-            elif error is not None:
-                failed.append((part, error))
-            else:
-                show.step()
+        with contextlib.closing(run_all(todo)) as ended:
+            for part, error in ended:
+                if isinstance(error, Misaligned):
+                    wrong.add(part.input)
+                elif error is not None:
+                    failed.append((part, error))
+                else:
+                    show.step()
         # What fails after a wrong cut does so for that reason, as far as one can tell.
         for part, error in failed:
             if part.input not in wrong:
@@ -450,7 +453,7 @@ def _ends(part: Part, error: BaseException | None) -> bool:
 
 
 def _local(workers: int, job: _Job, retries: int) -> RunAll:
-    def run_all(parts: Sequence[Part]) -> Iterator[tuple[Part, BaseException | None]]:
+    def run_all(parts: Sequence[Part]) -> Generator[tuple[Part, BaseException | None], None, None]:
         made = [Worker() for _ in range(min(workers, len(parts)))]
         idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in made:
@@ -505,7 +508,7 @@ def _on_ray(workers: int | None, job: _Job, images: dict[str, bytes], retries: i
 
     remote = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=retries)(task)
 
-    def run_all(parts: Sequence[Part]) -> Iterator[tuple[Part, BaseException | None]]:
+    def run_all(parts: Sequence[Part]) -> Generator[tuple[Part, BaseException | None], None, None]:
         waiting = list(reversed(parts))
         room = workers or max(1, 2 * int(ray.cluster_resources().get("CPU", 1)))
         running: dict[Any, Part] = {}
