@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Measures the Python package beside the program and other readers of captures, in turns; prints the JSON of bench/results.
 
-    build/python-venv/bin/python scripts/bench_python.py > python_package.json
-    ... --rules FILE --keys 10000000 --packets 1000000 --rounds 5 --parts 40
+    scripts/bench_python.py > bench/results/python_package.json
+    ... --rules FILE --keys 10000000 --packets 1000000 --rounds 5 --parts 200
     ... --try                       that all rows work, in short: figures mean nothing
 
-Run it by a Python that has the package (./dev python) and the readers that take part: scapy, dpkt; tshark from the PATH. A reader that is not
-there has a row that says so. classify: 10 million keys of generated traffic for the rules, as NumPy columns, against `sluice bench classify` with as
-many of its own for the same rules and seed; 10,000 of the answers are compared with those of `linear`. Readers: the same capture to columns of time, length and
-five-tuple; what they read is compared. Parts: sluice.ray.run of captures with few packets, and of large ones with one worker and two.
+Where this Python lacks the package, that of build/python-venv (./dev python) runs it. Readers that take part: scapy, dpkt (pip install dpkt),
+and tshark from the PATH; a reader that is not there, and Ray, have a row that says so. On a quiet machine.
+
+classify: keys of generated traffic for the rules, as NumPy columns, against `sluice bench classify` with as many of its own for the same
+rules and seed; 10,000 of the answers are compared with those of `linear` before. Readers: the same capture to columns of time, length and five-tuple; what they
+read is compared. Parts: sluice.ray.run of captures with ten packets, whose list is compiled before, and of large ones with a list that is
+searched from its first rule (a run that computes), with one worker and two; files and reports are compared with those of sluice.run before.
 """
 import argparse
 import datetime
@@ -22,11 +25,20 @@ import sys
 import tempfile
 import time
 
-import numpy as np
-import result_schema
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-import sluice
-import sluice.ray
+try:
+    import numpy as np
+
+    import sluice
+    import sluice.ray
+except ImportError as missing:
+    python = ROOT / "build/python-venv/bin/python"
+    if not python.exists() or os.path.samefile(sys.prefix, python.parent.parent):
+        sys.exit(f"bench_python: {missing}; run ./dev python, or this by a Python that has the package")
+    os.execv(python, [str(python), *sys.argv])
+
+import result_schema
 
 PROGRAM = [sys.executable, "-m", "sluice"]
 
@@ -162,7 +174,6 @@ def reader_rows(a, folder, rounds):
 
 
 def part_rows(a, folder, rounds):
-    graph = sluice.Graph.standard(acl=a.rules)
     small, large = folder / "small", folder / "large"
     small.mkdir()
     large.mkdir()
@@ -171,20 +182,71 @@ def part_rows(a, folder, rounds):
         subprocess.run([*PROGRAM, "gen", "traffic", "--rules", a.rules, "--packets", str(packets), "--seed", str(seed), "--out", str(path)], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    gen(folder / "part.pcap", 10, 1)
     for i in range(a.parts):
-        gen(small / f"{i:04}.pcap", 10, i + 1)
+        os.link(folder / "part.pcap", small / f"{i:04}.pcap")
     for i in range(4):
         gen(large / f"{i}.pcap", a.packets, i + 1)
-    each, speedups = [], []
-    for k in range(rounds):
-        seconds, report = timed(lambda: sluice.ray.run(graph, small / "*.pcap", folder / f"s{k}", engine="local", workers=1))
-        assert report.packets_in == 10 * a.parts
-        each.append(seconds / a.parts * 1e3)
-        one, first = timed(lambda: sluice.ray.run(graph, large / "*.pcap", folder / f"o{k}", engine="local", workers=1))
-        two, second = timed(lambda: sluice.ray.run(graph, large / "*.pcap", folder / f"t{k}", engine="local", workers=2))
-        assert (first.packets_in, first.drops) == (second.packets_in, second.drops)
-        speedups.append(one / two)
-    return [row("parts/whole time of a part with 10 packets", "ms", each), row("parts/two workers by one", "ratio", speedups)]
+    images = {}
+    for algorithm in ("tuple_merge", "linear"):
+        sluice.Acl.from_file(a.rules, algorithm=algorithm).save(folder / f"{algorithm}.img")
+        images[algorithm] = sluice.Graph.standard(acl=folder / f"{algorithm}.img")
+    runs = 0
+
+    def run(inputs, graph, engine, workers, compared):
+        """Seconds of a run of all captures of a folder. Files and reports are those of the captures one by one."""
+        nonlocal runs
+        runs += 1
+        out = folder / f"out{runs}"
+        seconds, report = timed(lambda: sluice.ray.run(graph, inputs / "*.pcap", out, engine=engine, workers=workers))
+        wanted, files = compared
+        found = [pathlib.Path(path).read_bytes() for path in report.outputs]
+        if (report.packets_in, report.packets_out, report.drops) != wanted or found != files:
+            sys.exit(f"{engine} with {workers}: another result than that of the captures one by one")
+        for path in [*out.iterdir()]:
+            path.unlink()
+        return seconds
+
+    def alone(paths, graph, times=1):
+        reports, files = [], []
+        for path in paths:
+            reports.append(sluice.run(graph, path, folder / "alone.pcap"))
+            files.append((folder / "alone.pcap").read_bytes())
+        merged = sluice.Report.merged(reports * times)
+        return (merged.packets_in, merged.packets_out, merged.drops), files * times
+
+    few = alone([folder / "part.pcap"], images["tuple_merge"], a.parts)
+    many = alone(sorted(large.iterdir()), images["linear"])
+    engines = {"local": "this machine's cores"}
+    reasons = {}
+    try:
+        import ray
+
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        engines["ray"] = "Ray"
+    except ImportError as error:
+        reasons["ray"] = f"Ray is not installed: {error}"
+    each = {(engine, workers): [] for engine in engines for workers in (1, 2)}
+    speedups = {engine: [] for engine in engines}
+    for k in range(rounds + 1):
+        for engine in engines:
+            for workers in (1, 2):
+                seconds = run(small, images["tuple_merge"], engine, workers, few)
+                if k:  # the first round starts Ray's workers
+                    each[engine, workers].append(seconds / a.parts * 1e3)
+            one, two = (run(large, images["linear"], engine, workers, many) for workers in (1, 2))
+            if k:
+                speedups[engine].append(one / two)
+    rows = []
+    for engine in ("local", "ray"):
+        for workers in (1, 2):
+            case = f"parts/{engine}/{workers} worker{'s' if workers > 1 else ''}/whole time of a part of 10 packets"
+            rows.append(row(case, "ms", each[engine, workers]) if engine in engines else {"case": case, "reason": reasons[engine]})
+        case = f"parts/{engine}/two workers by one, linear"
+        rows.append(row(case, "1", speedups[engine]) if engine in engines else {"case": case, "reason": reasons[engine]})
+    if "ray" in engines:
+        ray.shutdown()
+    return rows
 
 
 def main():
@@ -193,37 +255,49 @@ def main():
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--packets", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--parts", type=int, default=40)
+    parser.add_argument("--parts", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--name", default="python_package")
+    parser.add_argument("--sluice", help="the program that is measured beside (default: that of the package)")
     parser.add_argument("--try", dest="attempt", action="store_true")
     a = parser.parse_args()
+    if a.sluice:
+        PROGRAM[:] = [os.path.abspath(a.sluice)]
     if a.attempt:
         a.keys, a.packets, a.rounds, a.parts = 20_000, 2_000, 2, 3
-    generated = None
-    with tempfile.TemporaryDirectory(prefix="bench-python-") as name:
+    words = ["scripts/bench_python.py"]
+    for option in ("rules", "keys", "packets", "rounds", "parts", "seed"):
+        if (value := getattr(a, option)) != parser.get_default(option):
+            words += [f"--{option}", pathlib.Path(value).name if option == "rules" else str(value)]
+    generated = {}
+    # Files in memory: the rates of a disk are not those of the package.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="bench-python-", dir=memory) as name:
         folder = pathlib.Path(name)
         if a.rules is None:
             a.rules = str(folder / "acl_1k.rules")
-            generated = f"sluice gen rules --shape acl --count 1000 --seed {a.seed}"
-            subprocess.run([*PROGRAM, *generated.split()[1:], "--out", a.rules], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            words_of_rules = ["gen", "rules", "--shape", "acl", "--count", "1000", "--seed", str(a.seed)]
+            generated["acl_1k.rules"] = " ".join(["sluice", *words_of_rules])
+            subprocess.run([*PROGRAM, *words_of_rules, "--out", a.rules], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         digest = hashlib.sha256(pathlib.Path(a.rules).read_bytes()).hexdigest()
         rows, compared = classify_rows(a, folder, a.rounds)
         rows += reader_rows(a, folder, a.rounds)
         rows += part_rows(a, folder, a.rounds)
-    words = ["scripts/bench_python.py", *(w for w in sys.argv[1:])]
+    said = json.loads(subprocess.run([*PROGRAM, "doctor", "-o", "json"], capture_output=True, text=True).stdout)
     document = {
-        "schema": 1, "name": "python_package", "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "command": " ".join(words), "machine": result_schema.machine(), "git": result_schema.git_revision(), "seed": a.seed,
+        "schema": 1, "name": a.name, "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "command": " ".join(words), "machine": said["machine"], "git": said["revision"], "seed": a.seed,
         "input_hash": f"sha256:{digest}",
-        "checked": f"{compared} of {a.keys} answers equal those of linear; all readers give as many packets and the same sum of ports; reports of one worker and two are equal",
+        "checked": f"{compared} of {a.keys} answers equal those of linear; readers give as many packets and the same sum of ports; files and reports of "
+                   "every run in parts equal those of the captures one by one",
         "results": rows,
     }  # fmt: skip
     if generated:
         document["generated"] = generated
-    problems = result_schema.problems_of(document, "python_package")
+    problems = result_schema.problems_of(document, a.name)
     if problems:
         sys.exit("\n".join(problems))
-    print(json.dumps(document, indent=2))
+    print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 if __name__ == "__main__":

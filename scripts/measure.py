@@ -244,6 +244,8 @@ def shortened(command, emulate):
         command = re.sub(pattern, text, command)
     if command.startswith("bench_live.py"):
         command += " --try"
+    if command.startswith("bench_python.py"):
+        command += " --try"
     if command.startswith("bench_run.py"):
         command = re.sub(r" --packets \d+", "", re.sub(r"--rounds \d+", "--rounds 1", command)) + " --packets 50000 --capture 10000 --long 20000 --flows 1000"
     if command.startswith("sluice"):

@@ -28,6 +28,7 @@ import new_from_example
 import result_schema
 import rounds
 import store_result
+import wheels
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 ROOT = SCRIPTS.parent
@@ -352,6 +353,32 @@ class Rounds(unittest.TestCase):
         self.assertEqual(rounds.peer([2, 4, 6], [1, 4, 12], "abc"), {"peer": "revision abc", "peer_median": 4, "of_peer": 1})
         self.assertEqual(rounds.row("a", "us", [3, 1, 2]), {"case": "a", "unit": "us", "median": 2, "min": 1, "max": 3, "n": 3})
         self.assertEqual([rounds.in_turns({"": 1, "peer": 2}, i) for i in (0, 1)], [["", "peer"], ["peer", ""]])
+
+
+class Wheels(unittest.TestCase):
+    def test_an_interpreter_that_cannot_build_has_a_reason(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def said(name, text):
+                path = pathlib.Path(folder) / name
+                path.write_text(f"#!/bin/sh\n{text}\n")
+                path.chmod(0o755)
+                return str(path)
+
+            good = said("good", "echo cpython 3 12 True")
+            reasons = {
+                said("old", "echo cpython 3 9 True"): "3.10 or later",
+                said("other", "echo pypy 3 11 True"): "is pypy",
+                said("bare", "echo cpython 3 11 False"): "no Python.h",
+                said("shim", "echo command not found >&2; exit 127"): "does not run: command not found",
+                str(pathlib.Path(folder) / "absent"): "not found",
+            }
+            found, left_out = wheels.interpreters([*reasons, good])
+            self.assertEqual(found, {(3, 12): good})
+            self.assertEqual([name for name, _ in left_out], list(reasons))
+            for name, reason in left_out:
+                self.assertIn(reasons[name], reason)
+            none = subprocess.run([sys.executable, str(SCRIPTS / "wheels.py"), str(pathlib.Path(folder) / "absent")], capture_output=True, text=True)
+            self.assertEqual((none.returncode, none.stdout.count("left out")), (1, 1))
 
 
 class Measure(unittest.TestCase):

@@ -204,13 +204,13 @@ namespace {
 
 // In the order of the help.
 constexpr Named kCommands[] = {
-    {"run", add_run},           {"show", add_show},   {"top", add_top},         {"clear", add_clear},
-    {"graph", add_graph},       {"trace", add_trace}, {"capture", add_capture}, {"reload", add_reload},
-    {"save", add_save},         {"acl", add_acl},     {"routes", add_routes},   {"adjacencies", add_adjacencies},
-    {"qos", add_qos},           {"check", add_check}, {"explain", add_explain}, {"demo", add_demo},
-    {"classify", add_classify}, {"route", add_route}, {"compile", add_compile}, {"tables", add_tables},
-    {"gen", add_gen},           {"send", add_send},   {"bench", nullptr},       {"doctor", add_doctor},
-    {"elements", add_elements}, {"help", add_help},
+    {"run", add_run},           {"show", add_show},     {"top", add_top},         {"clear", add_clear},
+    {"graph", add_graph},       {"trace", add_trace},   {"capture", add_capture}, {"reload", add_reload},
+    {"save", add_save},         {"acl", add_acl},       {"routes", add_routes},   {"adjacencies", add_adjacencies},
+    {"qos", add_qos},           {"check", add_check},   {"explain", add_explain}, {"demo", add_demo},
+    {"classify", add_classify}, {"route", add_route},   {"compile", add_compile}, {"tables", add_tables},
+    {"gen", add_gen},           {"send", add_send},     {"bench", nullptr},       {"doctor", add_doctor},
+    {"elements", add_elements}, {"worker", add_worker}, {"help", add_help},
 };
 
 // To describe every command takes longer than most commands take: the one that is named, or all where a word names none

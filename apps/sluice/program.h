@@ -25,5 +25,7 @@ void output_format_of(int argc, char** argv);
 // Reads the command line of `sluice` and runs the command that it names. `own`: commands that the program brings, in
 // the place of the library's of the same name or after them; one is "bench".
 int run_program(int argc, char** argv, std::span<const Named> own);
+// The command that is this program once for many runs.
+void add_worker(Command root);
 
 }  // namespace sluice::app

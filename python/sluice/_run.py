@@ -10,7 +10,7 @@ from typing import Any
 from . import _sluice
 from ._errors import Error
 from ._paths import Path, readable
-from ._program import call
+from ._program import Feed, Worker, call
 
 
 @dataclass(frozen=True)
@@ -215,22 +215,25 @@ def run(
     return _run(made, readable(input), target, ["--workers", str(workers), "--device", device, *options])
 
 
-def _run(graph: Graph, input: str, output: str | None, options: list[str], feed: Any = None) -> Report:
-    arguments = graph.arguments(input, output)
+def _run(graph: Graph, input: str, output: str | None, options: list[str], worker: Worker | None = None, feed: Feed | None = None) -> Report:
+    """Runs it by a program of its own, or by a worker; `feed`: of a worker, what "-" as the input is."""
+
+    def told(*arguments: str) -> dict[str, Any]:
+        words = ["run", *arguments, *graph.arguments(input, output), *options]
+        return (call(words) if worker is None else worker.call(words, feed=feed))[0]
+
+    outputs = [] if output is None else [output]
     if graph.is_standard:
-        told, _ = call(["run", *arguments, *options], feed=feed)
-        return Report.of(told, [] if output is None else [output])
+        return Report.of(told(), outputs)
     if graph.file:
-        told, _ = call(["run", graph.file, *arguments, *options], feed=feed)
-        return Report.of(told, [] if output is None else [output])
+        return Report.of(told(graph.file), outputs)
     # A text goes by a descriptor, which has a name and leaves no file.
     with memory_file("graph", graph.text.encode()) as path:
         try:
-            told, _ = call(["run", path, *arguments, *options], feed=feed)
+            return Report.of(told(path), outputs)
         except Error as error:
             error.rename(path, "graph")
             raise
-    return Report.of(told, [] if output is None else [output])
 
 
 class memory_file:

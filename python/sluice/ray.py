@@ -1,89 +1,139 @@
 """Runs over many captures: on this machine's cores, or on a Ray cluster, with the same bytes as the result.
 
-A capture is a part; a large classic pcap file is several, cut where packets begin. Each part's outputs and its report
+A capture is a part; a large pcap or pcapng file is several, cut where packets begin. Each part's outputs and its report
 appear when it is complete, under names of their own: a part that is tried again counts once, and a run that was ended
 goes on with the parts that are missing.
 """
 from __future__ import annotations
 
+import atexit
 import concurrent.futures
-import glob
+import contextlib
+import functools
 import hashlib
 import json
-import mmap
 import os
 import pathlib
+import queue
 import shutil
 import socket
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
 import numpy as np
 
 from . import _sluice
 from ._errors import Error, Finding
 from ._paths import Path
-from ._program import call
+from ._program import Died, Feed, Worker, call
 from ._run import Graph, Report, _run, graph_of
+from ._sources import Source, find
 
 # So many records in a row show where a packet begins; each part then proves it by reading on to the next one's place.
 CHAIN = 64
-_PCAP_HEADER = 24
+_HEAD_BYTES = 1 << 20  # in which a capture's first packet has to be
+_RECORD_BYTES = (16 << 20) + 64  # more than any record or block has
+_WINDOW_BYTES = 32 << 20  # in which 64 records are
 _ATTEMPTS = ".attempts"
 
 
 @dataclass(frozen=True)
 class Part:
-    """A capture, or the bytes [start, end) of one, after its file header."""
+    """A capture, or the bytes [start, end) of one, after its first ones, `prefix`."""
 
     name: str
-    input: str
+    source: Source
     start: int = 0
     end: int = 0
+    prefix: bytes = b""
 
     @property
     def whole(self) -> bool:
         return self.end == 0
+
+    @property
+    def input(self) -> str:
+        return self.source.name
+
+    def feed(self) -> Feed | None:
+        """What hands the part to a run; None: that reads the file itself."""
+        if not self.whole:
+            return self._feed_piece
+        return None if self.source.local else self._feed_all
+
+    def _feed_all(self, to: BinaryIO) -> None:
+        for piece in self.source.pieces(0, self.source.size):
+            to.write(piece)
+
+    def _feed_piece(self, to: BinaryIO) -> None:
+        """Errors: Misaligned where the records from the part's start do not lead to its end."""
+        proof = _Proof(self) if self.end != self.source.size else None  # at the end of the file it is damage, which the run tells of
+        to.write(self.prefix)
+        for piece in self.source.pieces(self.start, self.end):
+            if proof is not None:
+                proof.add(piece)
+            to.write(piece)
+        if proof is not None:
+            proof.end()
+
+
+class _Proof:
+    """Follows the records of a part as its bytes come by."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._rest = b""  # of a record that goes on
+
+    def add(self, piece: bytes) -> None:
+        data = np.frombuffer(self._part.prefix + self._rest + piece, np.uint8)
+        at, _ = _sluice.capture_walk(data, len(self._part.prefix), len(self._part.prefix), len(data))
+        self._rest = data[at:].tobytes()
+        if len(self._rest) > _RECORD_BYTES:
+            self._wrong()
+
+    def end(self) -> None:
+        if self._rest:
+            self._wrong()
+
+    def _wrong(self) -> NoReturn:
+        raise Misaligned(f"{self._part.input}: no packet begins at byte {self._part.end}")
 
 
 class Misaligned(Error):
     """Where a part was to end, no packet begins."""
 
 
-def split(path: Path, part_bytes: int) -> list[tuple[int, int]]:
-    """Where a classic pcap file of more than `part_bytes` is cut: the bytes of each part. One part, (0, 0), is the file as
-    it is: other formats, compressed files, and those where no place was found.
+def split(source: Source, part_bytes: int) -> tuple[bytes, list[tuple[int, int]]]:
+    """Where a pcap or pcapng file of more than `part_bytes` is cut: what each part begins with, and the bytes of each. One
+    part, (0, 0), is the file as it is: other formats, compressed files, and those where no place was found.
 
-    A cut is where 64 records follow each other; `sluice.ray.run` proves each before it counts anything.
+    A cut is where 64 records follow each other; each part proves that it leads to the next one.
     """
     if part_bytes < 1:
         raise ValueError(f"part_bytes is {part_bytes}, not at least 1")
-    size = os.stat(path).st_size
-    if not os.path.isfile(path) or size <= part_bytes + _PCAP_HEADER:
-        return [(0, 0)]
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        view = np.frombuffer(data, np.uint8)
-        try:
-            if not _classic(bytes(data[:4])):
-                return [(0, 0)]
-            cuts = [_PCAP_HEADER]
-            while size - cuts[-1] > part_bytes:
-                at = _sluice.pcap_resynchronise(view, cuts[-1] + part_bytes, CHAIN)
-                if at < 0:
-                    break
-                cuts.append(at)
-        finally:
-            del view
-    return [(0, 0)] if len(cuts) == 1 else list(zip(cuts, [*cuts[1:], size]))
-
-
-def _classic(magic: bytes) -> bool:
-    return magic in (b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d")
+    whole = b"", [(0, 0)]
+    if source.size <= part_bytes:
+        return whole
+    head = b"".join(source.pieces(0, min(source.size, _HEAD_BYTES)))
+    prefix = head[: _sluice.capture_prefix(np.frombuffer(head, np.uint8))]
+    if not prefix:
+        return whole
+    cuts = [len(prefix)]
+    while source.size - cuts[-1] > part_bytes:
+        at = (cuts[-1] + part_bytes + 3) // 4 * 4  # as blocks are aligned
+        if at >= source.size:
+            break
+        window = prefix + b"".join(source.pieces(at, min(source.size, at + _WINDOW_BYTES)))
+        found = _sluice.capture_resynchronise(np.frombuffer(window, np.uint8), len(prefix), len(prefix), CHAIN)
+        if found < 0:
+            break
+        cuts.append(at + found - len(prefix))
+    return whole if len(cuts) == 1 else (prefix, list(zip(cuts, [*cuts[1:], source.size])))
 
 
 @dataclass(frozen=True)
@@ -104,42 +154,33 @@ class _Job:
         return Graph(self.text, file=self.file, variables=self.variables, options=self.options)
 
 
-def _feeder(part: Part) -> Callable[[Any], None]:
-    def feed(to: Any) -> None:
-        with open(part.input, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            to.write(data[:_PCAP_HEADER])
-            view = memoryview(data)
-            try:
-                for at in range(part.start, part.end, 1 << 20):
-                    piece = view[at : min(at + (1 << 20), part.end)]
-                    try:
-                        to.write(piece)
-                    finally:
-                        piece.release()
-            finally:
-                view.release()
-
-    return feed
+@functools.cache
+def _worker() -> Worker:
+    """This process's, for one thread: a task of Ray."""
+    made = Worker()
+    atexit.register(made.close)
+    return made
 
 
-def _prove(part: Part) -> None:
-    """Errors: Misaligned where the records from the part's start do not lead to its end."""
-    with open(part.input, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        view = np.frombuffer(data, np.uint8)
+Answered = TypeVar("Answered")
+
+
+def _retried(work: Callable[[], Answered], retries: int) -> Answered:
+    for _ in range(retries):
         try:
-            at, _ = _sluice.pcap_walk(view, part.start, part.end)
-            if at != part.end and part.end != len(data):  # at the end of the file it is damage, which the run tells of
-                raise Misaligned(f"{part.input}: no packet begins at byte {part.end}")
-        finally:
-            del view
+            return work()
+        except Died:
+            pass
+    return work()
 
 
-def run_part(part: Part, job: _Job) -> dict[str, Any]:
-    """Runs one part; returns its report as JSON. Its files appear at the end, the report last."""
+def run_part(part: Part, job: _Job, worker: Worker) -> dict[str, Any]:
+    """Runs one part; returns its report as JSON. Its files appear at the end, the report last. Errors: Died, where the
+    worker was killed: nothing of the part is there."""
     done = os.path.join(job.output, part.name + ".json")
     if os.path.exists(done):  # a part that is tried again after all: it is there
         return _load(done)
-    if not os.path.exists(part.input):
+    if part.source.local and not os.path.exists(part.source.path):
         what = f"{part.input}: there is no such file on {socket.gethostname()}"
         raise Error(what, [Finding(what, file=part.input, help="every machine must see the captures under the same path")])
     attempt = f"{part.name}.{uuid.uuid4().hex}"
@@ -152,25 +193,27 @@ def run_part(part: Part, job: _Job) -> dict[str, Any]:
     if job.verdicts:
         files[".parquet"] = os.path.join(folder, attempt + ".verdicts")
         options += ["--verdicts", files[".parquet"]]
-    feed = None
-    if not part.whole:
-        _prove(part)
-        feed = _feeder(part)
+    feed = part.feed()
     began = time.monotonic()
     try:
-        report = _run(job.graph(), part.input if part.whole else "-", files[job.suffix], options, feed)
+        report = _run(job.graph(), part.source.path if feed is None else "-", files[job.suffix], options, worker, feed)
         report.check()
         if job.verdicts:
             _to_parquet(files[".parquet"])
         for suffix, path in files.items():
             if os.path.exists(path):  # a graph may have outputs of other names alone
                 os.replace(path, os.path.join(job.output, part.name + suffix))
+    except Error as error:
+        if feed is not None:
+            error.rename("standard input", part.input)
+        raise
     finally:
         for path in files.values():
             for left in (path, path + ".partial"):
                 if os.path.exists(left):
                     os.unlink(left)
-    told = {**report.details, "part": asdict(part), "host": socket.gethostname(), "wall": time.monotonic() - began}
+    place = {"name": part.name, "input": part.input, "start": part.start, "end": part.end}
+    told = {**report.details, "part": place, "host": socket.gethostname(), "wall": time.monotonic() - began}
     _write(done, told)
     return told
 
@@ -209,42 +252,15 @@ def _load(path: str) -> dict[str, Any]:
     return told
 
 
-def _inputs(inputs: Path | Iterable[Path]) -> list[str]:
-    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    found: list[str] = []
-    for one in given:
-        name = os.fspath(one)
-        if os.path.exists(name):
-            found.append(name)
-        elif glob.has_magic(name):
-            matching = sorted(glob.glob(name, recursive=True))
-            if not matching:
-                raise FileNotFoundError(2, "no file matches", name)
-            found += matching
-        else:
-            raise FileNotFoundError(2, os.strerror(2), name)
-    for name in found:
-        if not os.path.isfile(name):
-            raise ValueError(f"inputs has {name!r}, which is no regular file: a part may be read twice")
-    if not found:
-        raise ValueError("inputs is empty")
-    return [os.path.abspath(name) for name in found]
-
-
-def _parts(files: Sequence[str], part_bytes: int) -> list[Part]:
+def _parts(sources: Sequence[Source], part_bytes: int) -> list[Part]:
     made: list[Part] = []
-    for i, file in enumerate(files):
-        stem = f"{i:06d}-{pathlib.Path(file).name.split('.')[0]}"
-        pieces = split(file, part_bytes)
+    for i, source in enumerate(sources):
+        stem = f"{i:06d}-{source.stem}"
+        prefix, pieces = split(source, part_bytes)
         made += [
-            Part(stem if len(pieces) == 1 else f"{stem}.{k:05d}", file, start, end) for k, (start, end) in enumerate(pieces)
+            Part(stem if len(pieces) == 1 else f"{stem}.{k:05d}", source, start, end, prefix) for k, (start, end) in enumerate(pieces)
         ]
     return made
-
-
-def _remembered(path: str) -> dict[str, Any]:
-    stat = os.stat(path)
-    return {"path": path, "bytes": stat.st_size, "modified_ns": stat.st_mtime_ns}
 
 
 def _check_state(graph: Graph, parts: Sequence[Part]) -> None:
@@ -261,13 +277,22 @@ def _compiled(graph: Graph, folder: str) -> tuple[Graph, dict[str, bytes]]:
     for flag in ("--acl", "--routes"):
         if flag in options:
             at = options.index(flag) + 1
-            out = os.path.join(folder, flag.strip("-") + ".img")
-            call(["compile", flag, options[at], "--out", out])
+            out = options[at]
+            if not _is_image(out):
+                out = os.path.join(folder, flag.strip("-") + ".img")
+                call(["compile", flag, options[at], "--out", out])
             content = pathlib.Path(out).read_bytes()
             name = f"sluice-{hashlib.sha256(content).hexdigest()[:32]}.img"
             images[name] = content
             options[at] = name
     return Graph(graph.text, file=graph.file, variables=graph.variables, options=options), images
+
+
+def _is_image(path: str) -> bool:
+    if not os.path.isfile(path):  # several files, or a pipe
+        return False
+    with open(path, "rb") as file:
+        return file.read(8) == b"SLUICEIM"
 
 
 def _placed(job: _Job, folder: str) -> _Job:
@@ -307,16 +332,19 @@ def run(
     device: str = "cpu",
     num_gpus: float = 0,
     progress: bool | None = None,
+    filesystem: Any = None,
     options: Iterable[str] = (),
 ) -> Report:
     """Runs many captures through a graph, each by itself; returns one report over all of them.
 
     graph: as of `sluice.run`; the tables of a standard graph are compiled once, and mapped by all tasks of a machine.
-    inputs: paths and globs. output: a folder; there each part has NAME.pcap and NAME.json, its report, and at the end
+    inputs: paths, globs and URIs (s3://bucket/2026/*.pcap, gs://, file://). output: a folder; there each part has NAME.pcap and NAME.json, its report, and at the end
       report.json is that of all, in which packets_in + generated = packets_out + dropped.
     engine: "ray", the cluster that ray.init() finds; "local", this machine's cores, without Ray. The files are the same.
+    filesystem: where the paths and globs of inputs lead, of pyarrow.fs or fsspec; by default to this machine's files, which
+      every machine of a cluster must see under the same paths. Parts are read from there as they run.
     workers: parts at a time; by default the cores (local) or all that the cluster has room for.
-    part_bytes: classic pcap files that are larger are cut where packets begin; None: never.
+    part_bytes: uncompressed pcap and pcapng files that are larger are cut where packets begin; None: never.
     dropped, verdicts: of a standard graph also NAME.dropped.pcapng, every dropped packet with its reason, and
       NAME.parquet, a row a packet: number in its part, verdict, reason, rule, next_hop.
     retries: how often a part is tried again whose worker died. num_gpus: of Ray, a task; device: as of `sluice.run`.
@@ -333,8 +361,8 @@ def run(
     if (dropped or verdicts) and not made.is_standard:
         raise ValueError("dropped and verdicts are of a standard graph: Graph.standard(...)")
     made.arguments("in.pcap", "out.pcap")  # before anything is read: it names $IN and $OUT
-    files = _inputs(inputs)
-    parts = _parts(files, part_bytes if part_bytes is not None else sys.maxsize)
+    sources = find(inputs, filesystem)
+    parts = _parts(sources, part_bytes if part_bytes is not None else sys.maxsize)
     _check_state(made, parts)
     folder = os.path.abspath(os.fspath(output))
     os.makedirs(os.path.join(folder, _ATTEMPTS), exist_ok=True)
@@ -345,7 +373,7 @@ def run(
             text=text, file="", variables=compiled.variables, options=compiled.options,
             run_options=["--device", device, *options], output=folder, suffix=".pcap", dropped=dropped, verdicts=verdicts,
         )  # fmt: skip
-        about = {**asdict(job), "inputs": [_remembered(f) for f in files], "part_bytes": part_bytes}
+        about = {**asdict(job), "inputs": [source.about() for source in sources], "part_bytes": part_bytes}
         del about["output"]
         _begin(folder, about)
         todo = [p for p in parts if not os.path.exists(os.path.join(folder, p.name + ".json"))]
@@ -353,7 +381,7 @@ def run(
         try:
             if engine == "local":
                 _put_images(images, temporary)
-                run_all = _local(workers or os.cpu_count() or 1, _placed(job, temporary))
+                run_all = _local(workers or os.cpu_count() or 1, _placed(job, temporary), retries)
             else:
                 run_all = _on_ray(workers, job, images, retries, num_gpus)
             parts = _finish(parts, todo, run_all, folder, show)
@@ -386,7 +414,8 @@ def _begin(folder: str, about: dict[str, Any]) -> None:
         _write(manifest, about)
 
 
-RunAll = Callable[[Sequence[Part]], Iterator[tuple[Part, BaseException | None]]]
+# Closed, it interrupts the parts that run.
+RunAll = Callable[[Sequence[Part]], Generator[tuple[Part, BaseException | None], None, None]]
 
 
 def _finish(parts: list[Part], todo: list[Part], run_all: RunAll, folder: str, show: _Progress) -> list[Part]:
@@ -394,13 +423,14 @@ def _finish(parts: list[Part], todo: list[Part], run_all: RunAll, folder: str, s
     while todo:
         wrong: set[str] = set()
         failed: list[tuple[Part, BaseException]] = []
-        for part, error in run_all(todo):
-            if isinstance(error, Misaligned):
-                wrong.add(part.input)
-            elif error is not None:
-                failed.append((part, error))
-            else:
-                show.step()
+        with contextlib.closing(run_all(todo)) as ended:
+            for part, error in ended:
+                if isinstance(error, Misaligned):
+                    wrong.add(part.input)
+                elif error is not None:
+                    failed.append((part, error))
+                else:
+                    show.step()
         # What fails after a wrong cut does so for that reason, as far as one can tell.
         for part, error in failed:
             if part.input not in wrong:
@@ -411,7 +441,7 @@ def _finish(parts: list[Part], todo: list[Part], run_all: RunAll, folder: str, s
             for p in gone:
                 for suffix in (".json", ".pcap", ".dropped.pcapng", ".parquet"):
                     pathlib.Path(folder, p.name + suffix).unlink(missing_ok=True)
-            whole = Part(gone[0].name.rsplit(".", 1)[0], file)
+            whole = Part(gone[0].name.rsplit(".", 1)[0], gone[0].source)
             parts = [whole if p is gone[0] else p for p in parts if p is gone[0] or p.input != file]
             todo.append(whole)
     return parts
@@ -422,18 +452,38 @@ def _ends(part: Part, error: BaseException | None) -> bool:
     return error is not None and (part.whole or not isinstance(error, Error))
 
 
-def _local(workers: int, job: _Job) -> RunAll:
-    def run_all(parts: Sequence[Part]) -> Iterator[tuple[Part, BaseException | None]]:
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            futures = {pool.submit(run_part, part, job): part for part in parts}
+def _local(workers: int, job: _Job, retries: int) -> RunAll:
+    def run_all(parts: Sequence[Part]) -> Generator[tuple[Part, BaseException | None], None, None]:
+        made = [Worker() for _ in range(min(workers, len(parts)))]
+        idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in made:
+            idle.put(worker)
+
+        def one(part: Part) -> None:
+            worker = idle.get()
+            try:
+                _retried(lambda: run_part(part, job, worker), retries)
+            finally:
+                idle.put(worker)
+
+        with concurrent.futures.ThreadPoolExecutor(len(made)) as pool:
+            futures = {pool.submit(one, part): part for part in parts}
             try:
                 for future in concurrent.futures.as_completed(futures):
                     error = future.exception()
                     yield futures[future], error
                     if _ends(futures[future], error):
                         break
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                for worker in made:
+                    worker.interrupt()
+                raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+                for worker in made:
+                    worker.close()
 
     return run_all
 
@@ -450,14 +500,15 @@ def _on_ray(workers: int | None, job: _Job, images: dict[str, bytes], retries: i
     def task(part: Part, names: list[str], contents: list[Any]) -> dict[str, Any] | Error:
         folder = _image_folder()
         _put_images(dict(zip(names, [ray.get(c) for c in contents])), folder)
+        placed, worker = _placed(job, folder), _worker()
         try:
-            return run_part(part, _placed(job, folder))
+            return _retried(lambda: run_part(part, placed, worker), retries)
         except Error as error:  # as a value: Ray would wrap it, and its class with it
             return error
 
     remote = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=retries)(task)
 
-    def run_all(parts: Sequence[Part]) -> Iterator[tuple[Part, BaseException | None]]:
+    def run_all(parts: Sequence[Part]) -> Generator[tuple[Part, BaseException | None], None, None]:
         waiting = list(reversed(parts))
         room = workers or max(1, 2 * int(ray.cluster_resources().get("CPU", 1)))
         running: dict[Any, Part] = {}

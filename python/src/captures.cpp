@@ -166,44 +166,40 @@ class Capture {
   uint64_t number_ = 0;
 };
 
-// Of a classic pcap file in memory.
-class PcapRecords {
+// A capture in memory from which bytes may be cut out after its header, `prefix` bytes: what a part of it begins with.
+// Where the record or block after the one at `at` begins; nothing where there can be none at `at`.
+class Records {
  public:
-  static constexpr size_t kHeader = 24, kRecord = 16;
+  static constexpr size_t kPcapHeader = 24;
 
-  PcapRecords(const uint8_t* data, size_t size) : data_(data), size_(size) {
+  // Neither a classic pcap file nor a pcapng file whose first packet is here: prefix() is 0. `prefix`: what it is,
+  // where that is known and other bytes of the file follow; 0: it is not.
+  Records(const uint8_t* data, size_t size, size_t prefix) : data_(data), size_(size) {
+    if (size < kPcapHeader) return;
     const uint32_t magic = load_le32(data);
+    if (magic == kSection) {
+      read_pcapng_header(prefix);
+      return;
+    }
     swapped_ = magic == 0xd4c3b2a1 || magic == 0x4d3cb2a1;
+    if (!swapped_ && magic != 0xa1b2c3d4 && magic != 0xa1b23c4d) return;
     fraction_limit_ = magic == 0xa1b23c4d || magic == 0x4d3cb2a1 ? 1'000'000'000 : 1'000'000;
+    prefix_ = kPcapHeader;
   }
-  static bool classic(const uint8_t* data, size_t size) {
-    if (size < kHeader) return false;
-    const uint32_t magic = load_le32(data);
-    return magic == 0xa1b2c3d4 || magic == 0xd4c3b2a1 || magic == 0xa1b23c4d || magic == 0x4d3cb2a1;
-  }
-  // Where the record after the one at `at` begins; nothing where there can be no record at `at`.
-  std::optional<size_t> after(size_t at) const {
-    if (at > size_ || size_ - at < kRecord) return {};
-    const uint32_t captured = word(at + 8);
-    const uint32_t wire = word(at + 12);
-    if (word(at + 4) >= fraction_limit_ || captured > kMaxCapturedBytes || captured > wire || wire > (1u << 24))
-      return {};
-    if (captured > size_ - at - kRecord) return {};
-    return at + kRecord + captured;
-  }
-  uint32_t seconds(size_t at) const { return word(at); }
+  size_t prefix() const { return prefix_; }
+  std::optional<size_t> after(size_t at) const { return interfaces_ != 0 ? after_block(at) : after_record(at); }
 
-  // The first place at or after `at` from which `chain` records follow each other, or all to the end of the file, with
-  // stamps within a day of each other.
+  // The first place at or after `at` from which `chain` of them follow each other, or all to the end of the file; those
+  // of a classic file with stamps within a day of each other.
   std::optional<size_t> resynchronise(size_t at, unsigned chain) const {
-    for (; at < size_; ++at) {
+    const size_t step = interfaces_ != 0 ? 4 : 1;  // blocks are aligned
+    if (interfaces_ != 0) at = (at + 3) / 4 * 4;
+    for (; at < size_; at += step) {
       size_t next = at;
       unsigned k = 0;
       while (k < chain && next != size_) {
         const auto then = after(next);
-        if (!then) break;
-        const int64_t apart = int64_t{seconds(next)} - int64_t{seconds(at)};
-        if (apart > 86'400 || apart < -86'400) break;
+        if (!then || !near(at, next)) break;
         next = *then;
         ++k;
       }
@@ -213,46 +209,114 @@ class PcapRecords {
   }
 
  private:
+  static constexpr uint32_t kRecord = 16, kSection = 0x0a0d0d0a, kInterface = 1, kObsoletePacket = 2, kSimplePacket = 3,
+                            kPacket = 6, kPacketOverhead = 32;
+
+  std::optional<size_t> after_record(size_t at) const {
+    if (at > size_ || size_ - at < kRecord) return {};
+    const uint32_t captured = word(at + 8);
+    const uint32_t wire = word(at + 12);
+    if (word(at + 4) >= fraction_limit_ || captured > kMaxCapturedBytes || captured > wire || wire > (1u << 24))
+      return {};
+    if (captured > size_ - at - kRecord) return {};
+    return at + kRecord + captured;
+  }
+  // draft-ietf-opsawg-pcapng section 3.1: type, length, body, length. Where an interface or a section is described what
+  // follows is not that of the header alone: no part reaches beyond.
+  std::optional<size_t> after_block(size_t at) const {
+    const auto length = block(at);
+    if (!length) return {};
+    const uint32_t type = word(at);
+    if (type == kSection || type == kInterface) return {};
+    if (type == kPacket) {
+      if (*length < kPacketOverhead || word(at + 8) >= interfaces_) return {};
+      const uint32_t captured = word(at + 20);
+      if (captured > kMaxCapturedBytes || (captured + 3) / 4 * 4 > *length - kPacketOverhead) return {};
+    }
+    return at + *length;
+  }
+  std::optional<uint32_t> block(size_t at) const {
+    constexpr uint32_t kMost = 16u << 20;
+    if (at > size_ || size_ - at < 12) return {};
+    const uint32_t length = word(at + 4);
+    if (length < 12 || length % 4 != 0 || length > kMost || length > size_ - at || word(at + length - 4) != length)
+      return {};
+    return length;
+  }
+  // All blocks before the first packet, in which interfaces are described.
+  void read_pcapng_header(size_t known) {
+    swapped_ = load_le32(data_ + 8) == 0x4d3c2b1a;
+    uint32_t found = 0;
+    for (size_t at = 0; at < size_;) {
+      const auto length = block(at);
+      const uint32_t type = length ? word(at) : 0;
+      if (known != 0 ? at >= known : type == kObsoletePacket || type == kSimplePacket || type == kPacket) {
+        prefix_ = found != 0 ? at : 0;
+        interfaces_ = found;
+        return;
+      }
+      if (!length || (at != 0 && type == kSection)) return;
+      if (type == kInterface) ++found;
+      at += *length;
+    }
+  }
+  bool near(size_t first, size_t at) const {
+    if (interfaces_ != 0) return true;
+    const int64_t apart = int64_t{word(at)} - int64_t{word(first)};
+    return apart <= 86'400 && apart >= -86'400;
+  }
   uint32_t word(size_t at) const {
     const uint32_t w = load_le32(data_ + at);
     return swapped_ ? __builtin_bswap32(w) : w;
   }
   const uint8_t* data_;
   size_t size_;
-  bool swapped_;
-  uint32_t fraction_limit_;
+  size_t prefix_ = 0;
+  uint32_t interfaces_ = 0;  // of a pcapng file
+  uint32_t fraction_limit_ = 0;
+  bool swapped_ = false;
 };
 
-std::pair<const uint8_t*, size_t> capture_bytes(const Column& data) {
+std::pair<const uint8_t*, size_t> bytes_of(const Column& data) {
   if (data.size() != 0 && !data.contiguous()) wrong_value("data is not contiguous");
-  if (!PcapRecords::classic(data.row(0), data.size())) wrong_value("data is no classic pcap file");
   return {data.row(0), data.size()};
 }
 
-// Where a record begins, at or after `at`, as far as a chain of records shows; -1: nowhere.
-int64_t pcap_resynchronise(nb::handle data, size_t at, unsigned chain) {
+// How many bytes a part begins with; 0: it cannot be cut.
+size_t capture_prefix(nb::handle data) {
   const Column column("data", data, 8, 0);
-  const auto [bytes, size] = capture_bytes(column);
+  const auto [bytes, size] = bytes_of(column);
+  return Records(bytes, size, 0).prefix();
+}
+
+// `data` begins with the `prefix` bytes of a capture that capture_prefix() says. Where a record or block begins, at or
+// after `at`, as far as a chain of them shows; -1: nowhere.
+int64_t capture_resynchronise(nb::handle data, size_t prefix, size_t at, unsigned chain) {
+  const Column column("data", data, 8, 0);
+  const auto [bytes, size] = bytes_of(column);
   const nb::gil_scoped_release release;
-  const auto found = PcapRecords(bytes, size).resynchronise(std::max(at, PcapRecords::kHeader), chain);
+  const Records records(bytes, size, prefix);
+  if (records.prefix() == 0) wrong_value("data is no pcap or pcapng file");
+  const auto found = records.resynchronise(std::max(at, records.prefix()), chain);
   return found ? static_cast<int64_t>(*found) : -1;
 }
 
-// Follows the records from `at` to the first that begins at `end` or later; where that is, and how many were before. It
-// stops, too, where no record can be.
-std::pair<size_t, uint64_t> pcap_walk(nb::handle data, size_t at, size_t end) {
+// Follows the records or blocks from `at` to the first that begins at `end` or later; where that is, and how many were
+// before. It stops, too, where none can be.
+std::pair<size_t, uint64_t> capture_walk(nb::handle data, size_t prefix, size_t at, size_t end) {
   const Column column("data", data, 8, 0);
-  const auto [bytes, size] = capture_bytes(column);
+  const auto [bytes, size] = bytes_of(column);
   const nb::gil_scoped_release release;
-  const PcapRecords records(bytes, size);
-  uint64_t packets = 0;
+  const Records records(bytes, size, prefix);
+  if (records.prefix() == 0) wrong_value("data is no pcap or pcapng file");
+  uint64_t found = 0;
   while (at < end) {
     const auto next = records.after(at);
     if (!next) break;
     at = *next;
-    ++packets;
+    ++found;
   }
-  return {at, packets};
+  return {at, found};
 }
 
 const char* status_name(unsigned status) {
@@ -268,10 +332,11 @@ void bind_captures(nb::module_& m) {
       .def("next", &Capture::next)
       .def("name", &Capture::name)
       .def("link", &Capture::link);
-  m.def("pcap_resynchronise", &pcap_resynchronise);
-  m.def("pcap_walk", [](nb::handle data, size_t at, size_t end) {
-    const auto [where, packets] = pcap_walk(data, at, end);
-    return nb::make_tuple(where, packets);
+  m.def("capture_prefix", &capture_prefix);
+  m.def("capture_resynchronise", &capture_resynchronise);
+  m.def("capture_walk", [](nb::handle data, size_t prefix, size_t at, size_t end) {
+    const auto [where, found] = capture_walk(data, prefix, at, end);
+    return nb::make_tuple(where, found);
   });
   m.def("status_name", &status_name);
   m.attr("statuses") = kParseStatusCount;

@@ -36,6 +36,32 @@ def pcap(frames, nano=False):
     return b"".join(out)
 
 
+def block(kind, body, order="<"):
+    """A pcapng block."""
+    body += bytes(-len(body) % 4)
+    length = struct.pack(order + "I", 12 + len(body))
+    return struct.pack(order + "I", kind) + length + body + length
+
+
+def section(order="<"):
+    return block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1), order)
+
+
+def interface(order="<"):
+    return block(1, struct.pack(order + "HHI", 1, 0, 262144), order)
+
+
+def packet(frame, number, order="<", of=0):
+    stamp = 1_700_000_000_000_000 + number
+    return block(6, struct.pack(order + "IIIII", of, stamp >> 32, stamp & 0xFFFFFFFF, len(frame), len(frame)) + frame, order)
+
+
+def pcapng(frames, order="<", interfaces=1):
+    """A pcapng capture of frames, a microsecond apart, by interfaces in turns."""
+    packets = [packet(frame, i, order, i % interfaces) for i, frame in enumerate(frames)]
+    return section(order) + interface(order) * interfaces + b"".join(packets)
+
+
 @pytest.fixture
 def frames():
     """A mixture whose every packet has another source."""

@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 
@@ -10,7 +11,9 @@ import pytest
 
 import sluice
 import sluice.ray
-from conftest import ipv4_frame, pcap
+from conftest import block, interface, ipv4_frame, packet, pcap, pcapng, section
+from sluice._program import Worker
+from sluice._sources import Source
 
 RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
 
@@ -102,6 +105,61 @@ def test_cuts_are_where_packets_begin_whatever_the_payload(graph, tmp_path, seed
     assert joined == (tmp_path / "whole.pcap").read_bytes()[24:]
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_parts_of_pcapng_are_the_whole(graph, frames, tmp_path, order):
+    path = tmp_path / "large.pcapng"
+    path.write_bytes(pcapng(frames, order, interfaces=3))
+    sluice.run(graph, path, tmp_path / "whole.pcap")
+    report = sluice.ray.run(graph, path, tmp_path / "out", engine="local", part_bytes=20_000)
+    assert report.parts > 5 and report.packets_in == len(frames)
+    assert b"".join(open(p, "rb").read()[24:] for p in report.outputs) == (tmp_path / "whole.pcap").read_bytes()[24:]
+    heads = {open(p, "rb").read(24) for p in report.outputs}
+    assert heads == {(tmp_path / "whole.pcap").read_bytes()[:24]}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cuts_of_pcapng_are_where_blocks_begin_whatever_the_payload(graph, tmp_path, seed):
+    """Payloads show chains of blocks that are none of the file's."""
+    chance = random.Random(seed)
+    inner = b"".join(packet(ipv4_frame(i, i, payload=bytes(chance.randrange(30))), i) for i in range(300))
+    frames = []
+    for i in range(60):
+        cut = 4 * chance.randrange(0, 5_000)
+        payload = bytes(2) + inner[cut : cut + chance.choice([0, 10, 1000, 20_000])] if chance.random() < 0.7 else chance.randbytes(50)
+        frames.append(ipv4_frame(i, 7, payload=payload))
+    path = tmp_path / "nested.pcapng"
+    path.write_bytes(pcapng(frames))
+    sluice.run(graph, path, tmp_path / "whole.pcap")
+    report = sluice.ray.run(graph, path, tmp_path / "out", engine="local", part_bytes=chance.randrange(3_000, 40_000))
+    assert report.packets_in == 60
+    assert b"".join(open(p, "rb").read()[24:] for p in report.outputs) == (tmp_path / "whole.pcap").read_bytes()[24:]
+
+
+@pytest.mark.parametrize("between", [interface(), section() + interface()])
+def test_a_pcapng_file_that_describes_an_interface_later_is_right_all_the_same(graph, frames, tmp_path, between):
+    first, second = frames[:1000], frames[1000:]
+    path = tmp_path / "late.pcapng"
+    of = 0 if between.startswith(section()) else 1
+    others = block(4, bytes(4)) + block(5, struct.pack("<III", 0, 0, 0))  # name resolution, statistics
+    path.write_bytes(pcapng(first) + between + others + b"".join(packet(f, i, of=of) for i, f in enumerate(second)) + others)
+    sluice.run(graph, path, tmp_path / "whole.pcap")
+    report = sluice.ray.run(graph, path, tmp_path / "out", engine="local", part_bytes=20_000)
+    assert report.packets_in == len(frames) and report.parts == 1
+    assert open(report.outputs[0], "rb").read() == (tmp_path / "whole.pcap").read_bytes()
+    # In the last part nothing else follows.
+    (tmp_path / "last.pcapng").write_bytes(pcapng(first) + between + packet(second[0], 0, of=of))
+    report = sluice.ray.run(graph, tmp_path / "last.pcapng", tmp_path / "last", engine="local", part_bytes=len(pcapng(first)) // 2)
+    assert report.packets_in == 1001
+
+
+def test_images_are_taken_as_they_are(graph, captures, tmp_path):
+    sluice.Acl.from_file(tmp_path / "edge.acl").save(tmp_path / "edge.img")
+    compiled = sluice.Graph.standard(acl=tmp_path / "edge.img")
+    one = sluice.ray.run(graph, captures / "0.pcap", tmp_path / "one", engine="local")
+    other = sluice.ray.run(compiled, captures / "0.pcap", tmp_path / "other", engine="local")
+    assert one.packets_in > 0 and contents(tmp_path / "one") == contents(tmp_path / "other") and one.drops == other.drops
+
+
 def test_damage_and_missing_files_are_told_and_nothing_counts(graph, captures, tmp_path):
     (captures / "bad.pcap").write_bytes((captures / "0.pcap").read_bytes()[:-3])
     with pytest.raises(sluice.Error, match="bad.pcap"):
@@ -110,10 +168,10 @@ def test_damage_and_missing_files_are_told_and_nothing_counts(graph, captures, t
     with pytest.raises(FileNotFoundError, match="nowhere"):
         sluice.ray.run(graph, captures / "nowhere*.pcap", tmp_path / "other", engine="local")
     assert not (tmp_path / "other").exists()
-    part = sluice.ray.Part("x", str(tmp_path / "gone.pcap"))
+    part = sluice.ray.Part("x", Source(str(tmp_path / "gone.pcap"), str(tmp_path / "gone.pcap"), 24, 0))
     job = sluice.ray._Job("", "", {}, graph.options, [], str(tmp_path), ".pcap", False, False)
     with pytest.raises(sluice.Error, match="no such file on"):
-        sluice.ray.run_part(part, job)
+        sluice.ray.run_part(part, job, Worker())
     with pytest.raises(ValueError, match="engine"):
         sluice.ray.run(graph, captures / "0.pcap", tmp_path / "other", engine="slurm")
 
@@ -144,16 +202,19 @@ cluster.add_node(num_cpus=1)
 ray.init(address=cluster.address, log_to_driver=False)
 real = sluice.ray.run_part
 # The worker of one part dies in the middle, once.
-def dying(part, job):
+def dying(part, job, worker):
     flag = folder / "died"
     if part.name.startswith("000001") and not flag.exists():
         flag.touch()
         (pathlib.Path(job.output) / ".attempts" / (part.name + ".half.pcap")).write_bytes(b"half")
         os._exit(9)
-    return real(part, job)
+    return real(part, job, worker)
 sluice.ray.run_part = dying
 graph = sluice.Graph.standard(acl=folder / "edge.acl")
 report = sluice.ray.run(graph, folder / "in" / "*.pcap", folder / "ray", part_bytes=30_000)
+from pyarrow import fs
+below = fs.SubTreeFileSystem(str(folder / "in"), fs.LocalFileSystem())
+sluice.ray.run(graph, "*.pcap", folder / "below", part_bytes=30_000, filesystem=below)
 print(report.packets_in, report.parts, len([n for n in ray.nodes() if n["Alive"]]))
 ray.shutdown()
 cluster.shutdown()
@@ -167,7 +228,7 @@ def test_ray_gives_the_same_bytes_also_where_a_worker_dies(graph, captures, tmp_
     done = subprocess.run([sys.executable, "-c", RAY, str(tmp_path)], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-3:] == [str(local.packets_in), str(local.parts), "2"]
-    assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+    assert contents(tmp_path / "ray") == contents(tmp_path / "below") == contents(tmp_path / "local")
     assert (tmp_path / "died").exists()
 
 
@@ -175,12 +236,14 @@ def test_resynchronisation_says_nothing_of_what_is_no_capture():
     from sluice import _sluice
 
     with pytest.raises(ValueError, match="data"):
-        _sluice.pcap_resynchronise(np.zeros(100, np.uint8), 30, 4)
+        _sluice.capture_resynchronise(np.zeros(100, np.uint8), 24, 30, 4)
     with pytest.raises(ValueError, match="data"):
-        _sluice.pcap_walk(np.zeros(0, np.uint8), 30, 40)
+        _sluice.capture_walk(np.zeros(0, np.uint8), 24, 30, 40)
+    assert _sluice.capture_prefix(np.zeros(100, np.uint8)) == _sluice.capture_prefix(np.zeros(0, np.uint8)) == 0
     data = np.frombuffer(pcap([ipv4_frame(1, 2)] * 10), np.uint8)
     record = 16 + len(ipv4_frame(1, 2))
-    assert _sluice.pcap_resynchronise(data, 25, 4) == 24 + record
-    assert _sluice.pcap_resynchronise(data, len(data) - 3, 4) == -1
-    assert _sluice.pcap_walk(data, 24, 24 + 3 * record) == (24 + 3 * record, 3)
-    assert _sluice.pcap_walk(data, 24, 25 + 3 * record) == (24 + 4 * record, 4)
+    assert _sluice.capture_prefix(data) == 24
+    assert _sluice.capture_resynchronise(data, 24, 25, 4) == 24 + record
+    assert _sluice.capture_resynchronise(data, 24, len(data) - 3, 4) == -1
+    assert _sluice.capture_walk(data, 24, 24, 24 + 3 * record) == (24 + 3 * record, 3)
+    assert _sluice.capture_walk(data, 24, 24, 25 + 3 * record) == (24 + 4 * record, 4)

@@ -1,8 +1,10 @@
 """Whole graphs, and the program in the wheel."""
+import errno
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -99,6 +101,22 @@ def test_the_program_is_in_the_package(tmp_path):
     assert done.returncode == 2 and "nothing" in done.stderr
 
 
+def opened_by_reader(fifo, process, limit=60):
+    """The FIFO for writing once somebody reads it. Fails where the process ends before, or nobody does."""
+    end = time.monotonic() + limit
+    while True:
+        try:
+            descriptor = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(descriptor, True)
+            return os.fdopen(descriptor, "wb")
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        assert process.poll() is None, "the process ended before it read"
+        assert time.monotonic() < end, f"nobody reads within {limit} s"
+        time.sleep(0.01)
+
+
 def test_an_interrupt_ends_the_program_in_order(rules, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -108,11 +126,15 @@ def test_an_interrupt_ends_the_program_in_order(rules, tmp_path):
         "except KeyboardInterrupt: print('interrupted')\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(rules), str(fifo), str(tmp_path / "out.pcap")], stdout=subprocess.PIPE, text=True)
-    with open(fifo, "wb") as to:  # returns when the program reads
-        to.write(pcap([ipv4_frame(1, 2)]))
-        to.flush()
-        process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
+    try:
+        with opened_by_reader(fifo, process) as to:
+            to.write(pcap([ipv4_frame(1, 2)]))
+            to.flush()
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
     assert said == "interrupted\n" and process.returncode == 0
     assert not (tmp_path / "out.pcap").exists()
 
