@@ -150,6 +150,57 @@ class Daemon(unittest.TestCase):
         self.assertTrue(last["conserved"])
         self.assertEqual(last["packets_in"], last["packets_out"] + last["dropped"])
 
+    def settle(self):
+        """Until what was written is older than the clock of any file system is coarse."""
+        newest = max(one.stat().st_ctime for one in self.folder.iterdir())
+        time.sleep(max(0, newest + 2.1 - time.time()))
+
+    def test_a_reload_reads_what_was_written_and_what_was_changed(self):
+        self.settle()
+        self.start("--http", "127.0.0.1:0", "--control", "s")
+
+        def reload(*words):
+            done = self.sluice("reload", "--control", "s", "-o", "json", *words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return {t["kind"]: t["change"] for t in json.loads(done.stdout)["tables"]}
+
+        same = {"acl": "unchanged", "routes": "unchanged", "adjacency": "unchanged"}
+        self.assertEqual(reload(), same)
+        self.assertEqual(self.sluice("reload", "--control", "s").stdout.count(" unchanged"), 3)
+        self.write("new.acl", "deny tcp from any to any\npermit udp from any to any\n")
+        os.rename(self.folder / "new.acl", self.folder / "edge.acl")
+        self.assertEqual(reload(), {**same, "acl": "replaced"})
+        self.assertEqual(self.rules(), ["deny tcp from any to any", "permit udp from any to any"])
+        self.settle()
+        reload()  # what was just written when it was read is read once more
+        self.assertEqual(reload(), same)
+        # A change that stands in no file is undone, though the file is the same.
+        done = self.sluice("routes", "add", "fib", "10.0.0.0/8", "via", "192.0.2.9", "--control", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(reload(), {**same, "routes": "replaced", "adjacency": "replaced"})
+        self.assertEqual(set(reload("--all").values()), {"replaced"})
+        self.run_.send_signal(signal.SIGHUP)
+        end = time.monotonic() + LIMIT_S
+        while "SIGHUP: generation" not in (self.folder / "run.err").read_text() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertRegex((self.folder / "run.err").read_text(), "SIGHUP: generation [0-9]+ live, .*routes 'fib' unchanged")
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
+
+    def test_a_run_that_ends_says_which_changes_end_with_it(self):
+        for saved in (False, True):
+            self.start("--http", "127.0.0.1:0", "--control", "s")
+            done = self.sluice("acl", "add", "acl", "deny", "icmp", "from", "any", "to", "any", "--control", "s")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if saved:
+                done = self.sluice("save", "--control", "s")
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.run_.send_signal(signal.SIGTERM)
+            self.assertEqual(self.run_.wait(LIMIT_S), 0)
+            said = (self.folder / "run.err").read_text()
+            self.assertEqual("not saved, and lost with this process: acl 'acl'\n" in said, not saved, said)
+
     def test_without_a_file_there_is_nothing_to_reload(self):
         errors = open(self.folder / "plain.err", "w", encoding="utf-8")
         self.addCleanup(errors.close)

@@ -85,11 +85,11 @@ class GraphRun {
   void check_features();
   // A graph that follows this one (GraphControl::Hooks::load).
   Result<std::unique_ptr<GraphGeneration>> load_next(const std::string& text, const std::string& name,
-                                                     const std::string& folder) const;
+                                                     const std::string& folder, TablesInUse* in_use = nullptr) const;
   // What --config says now (LiveRun::Reload). Errors: everything that is wrong in it and in its tables; what cannot
   // change while the run goes on.
-  Result<LiveRun::Reload> reload() const;
-  Result<LiveRun::Reload> read_again(RunFlags next) const;
+  Result<LiveRun::Reload> reload(TablesInUse& in_use) const;
+  Result<LiveRun::Reload> read_again(RunFlags next, TablesInUse& in_use) const;
   RunOptions run_options() const;
   Exit run_loaded(LiveRun& live, bool confined);
   Exit report(const PipelineRun& done, const LiveRun& live, const std::vector<std::string>& places,
@@ -261,21 +261,22 @@ void GraphRun::load() {
 }
 
 Result<std::unique_ptr<GraphGeneration>> GraphRun::load_next(const std::string& text, const std::string& name,
-                                                             const std::string& folder) const {
+                                                             const std::string& folder, TablesInUse* in_use) const {
   LoadOptions next = loading_;
+  next.in_use = in_use;
   next.parse = parse_options(defines_, folder);
   return load_generation(text, name, registry(), next);
 }
 
-Result<LiveRun::Reload> GraphRun::reload() const {
+Result<LiveRun::Reload> GraphRun::reload(TablesInUse& in_use) const {
   try {
-    return read_again(read_run_config(o_.config));
+    return read_again(read_run_config(o_.config), in_use);
   } catch (Failure& failure) {
     return std::move(failure.error);
   }
 }
 
-Result<LiveRun::Reload> GraphRun::read_again(RunFlags next) const {
+Result<LiveRun::Reload> GraphRun::read_again(RunFlags next, TablesInUse& in_use) const {
   constexpr std::array kLive = {"acl", "format", "routes", "adjacencies", "qos"};
   Error error;
   const auto told = [](const ConfiguredOptions& options, const std::string& name) {
@@ -340,7 +341,7 @@ Result<LiveRun::Reload> GraphRun::read_again(RunFlags next) const {
       error.diagnostics.push_back(std::move(d));
     }
   }
-  auto graph = load_next(text, standard_ ? kStandardGraph : title_of(file_), {});
+  auto graph = load_next(text, standard_ ? kStandardGraph : title_of(file_), {}, &in_use);
   if (graph.ok()) {
     out.graph = std::move(*graph);
   } else {
@@ -382,7 +383,7 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
     refuse_files(captures, outputs_, live_ports_);
   }
   if (o_.priorities.on) options.priorities = priorities_of(o_, qos_.get());
-  if (!o_.config.empty()) live.use([this] { return reload(); });
+  if (!o_.config.empty()) live.use([this](TablesInUse& in_use) { return reload(in_use); });
   if (follower_ != nullptr) live.use(*follower_);
   prepare_ports(o_.ports, options);
   live.prepare(options, pipeline_->tables, pipeline_->plan.by_packets);

@@ -10,8 +10,10 @@
 #include <chrono>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/input_file.h"
 #include "base/thread.h"
+#include "control/live_reload.h"
 #include "control/windows.h"
 #include "exec/generation.h"
 
@@ -39,7 +41,24 @@ std::string token_in(const std::string& file) {
   return token;
 }
 
+// What became of each table of a reload, in a line.
+std::string reloads_text(const Json& tables) {
+  std::vector<std::string> all;
+  for (const Json& one : tables)
+    all.push_back(
+        fmt::format("{} '{}' {}", one["kind"].get<std::string>(), one["table"].get<std::string>(), reload_text(one)));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
 }  // namespace
+
+std::string reload_text(const Json& table) {
+  const std::string how = table.at("change").get<std::string>();
+  if (how != "rules") return how;
+  const Json& rules = table.at("rules");
+  return fmt::format("{} added, {} deleted", counted(rules.at("added").get<size_t>(), "rule"),
+                     with_commas(rules.at("deleted").get<uint64_t>()));
+}
 
 void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option("--control", flags.control,
@@ -168,7 +187,7 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   capture_ = std::make_unique<CaptureControl>(runtime, taps_);
   control_->use(*capture_);
   control_->use(*log_control_);
-  control_->use([this, &runtime] { return reload(runtime); });
+  control_->use([this, &runtime](bool all) { return reload(runtime, all); });
   if (socket_ != nullptr) {
     note(fmt::format("control socket {}", socket_->path()));
     const auto from_socket = [this, &runtime](std::string_view line) {
@@ -186,13 +205,14 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
                         const std::lock_guard lock(changing_);
                         const auto done = [&]() -> Result<Json> {
                           try {
-                            return reload(runtime);
+                            return reload(runtime, false);
                           } catch (const std::bad_alloc&) {
                             return Error("no memory to read the configuration again");
                           }
                         }();
                         if (done.ok()) {
-                          note(fmt::format("SIGHUP: generation {} live", (*done)["generation"].get<uint64_t>()));
+                          note(fmt::format("SIGHUP: generation {} live, {}", (*done)["generation"].get<uint64_t>(),
+                                           reloads_text((*done)["tables"])));
                         } else {
                           warn(fmt::format("SIGHUP: nothing was changed\n{}", to_string(done.error())));
                         }
@@ -220,7 +240,7 @@ std::string LiveRun::answer(Engine& runtime, std::string_view line) {
 }
 
 // The tables and classes of --config as they are now, in one generation or not at all. Within changing_.
-Result<Json> LiveRun::reload(Engine& runtime) {
+Result<Json> LiveRun::reload(Engine& runtime, bool all) {
   if (!reload_)
     return Error("this process was started without --config: there is nothing to read again",
                  "change its tables: sluice acl replace, sluice routes replace");
@@ -230,14 +250,9 @@ Result<Json> LiveRun::reload(Engine& runtime) {
   std::optional<ServiceNotice::Reloading> telling;
   if (notice_ != nullptr) telling.emplace(*notice_);
   digest_followed();
-  auto next = reload_();
+  LiveTables::Reload tables(*tables_, all);
+  auto next = reload_(tables);
   if (!next) return std::move(next).error();
-  GraphGeneration& graph = *next->graph;
-  if (auto ok = fits(graph); !ok) return std::move(ok).error();
-  auto snapshot = bind_plan(runtime.plan(), runtime.router(), graph.tables);
-  if (!snapshot) return std::move(snapshot).error();
-  auto tables = std::make_unique<LiveTables>(runtime.router(), runtime.plan(), runtime.publisher(), graph.tables,
-                                             std::move(graph.models), std::move(graph.loads), flags_.max_memory);
   QosModel before;
   const auto load = [&](const QosModel& model) {
     return runtime.change_qos([&](EgressQos& qos) -> Result<void> {
@@ -250,21 +265,23 @@ Result<Json> LiveRun::reload(Engine& runtime) {
     if (auto ok = EgressQos::check(*next->qos, runtime.at_sinks()); !ok) return std::move(ok).error();
     if (auto ok = load(*next->qos); !ok) return std::move(ok).error();
   }
-  uint64_t generation = 0;
-  try {
-    generation = runtime.publisher().publish(std::move(*snapshot));
-  } catch (const std::bad_alloc&) {
+  auto generation = tables.commit(std::move(*next->graph));
+  if (!generation) {
     if (next->qos != nullptr) (void)load(QosModel(before));
-    return Error("no memory for another generation", "the tables stay as they are");
+    return std::move(generation).error();
   }
-  tables_ = std::move(tables);
-  tables_->declared_by(graph.router);
-  tables_->changed_in(generation);
-  control_->use(*tables_);
+  control_->reloaded();
   if (follower_ != nullptr) follower_->publish();
-  Json json{{"generation", generation}, {"tables", Json::array()}};
-  for (const TableLoad& one : tables_->loads())
-    json["tables"].push_back({{"table", one.name}, {"kind", one.kind}, {"entries", one.entries}});
+  Json json{{"generation", *generation}, {"tables", Json::array()}};
+  for (const TableReload& one : tables.tables()) {
+    Json said{{"table", one.table}, {"kind", one.kind}, {"entries", one.entries}};
+    const bool same = one.rules.added + one.rules.deleted == 0;
+    said["change"] = one.how == TableReload::How::kReplaced            ? "replaced"
+                     : one.how == TableReload::How::kUnchanged || same ? "unchanged"
+                                                                       : "rules";
+    if (said["change"] == "rules") said["rules"] = {{"added", one.rules.added}, {"deleted", one.rules.deleted}};
+    json["tables"].push_back(std::move(said));
+  }
   json["qos"] = next->qos != nullptr;
   return json;
 }
@@ -373,16 +390,27 @@ void LiveRun::digest_followed() {
 // Who writes a capture gets its last packets. A reader that is stopped or stuck keeps nobody for long.
 void LiveRun::end_capture() {
   if (capture_ == nullptr || socket_ == nullptr) return;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
   const auto waits = [this] {
     const std::lock_guard lock(changing_);
-    return capture_->waits_for_reader();
+    return capture_->waits_for_reader(now_ns());
   };
   {
     const std::lock_guard lock(changing_);
     capture_->run_ended();
   }
-  while (waits() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (waits()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+// What the next process will not know. Without --config it is for whoever gave the command line.
+void LiveRun::warn_of_unsaved() const {
+  if (!reload_ || control_ == nullptr) return;
+  std::vector<std::string> names;
+  for (const TableLoad& load : tables_->loads()) {
+    if (tables_->unsaved(load.kind, load.name)) names.push_back(fmt::format("{} '{}'", load.kind, load.name));
+  }
+  if (control_->qos_changed()) names.emplace_back("classes of service");
+  if (!names.empty())
+    warn(fmt::format("changed while it ran, not saved, and lost with this process: {}", fmt::join(names, ", ")));
 }
 
 // Nobody asks any more; what is shown at the end is taken from the counters.
@@ -396,6 +424,7 @@ void LiveRun::ended(Engine& runtime) {
   socket_.reset();
   if (tables_ == nullptr) return;
   follow(runtime);
+  warn_of_unsaved();
   hits_ = Json::array();
   for (const auto& [table, image] : tables_->tables().acls) {
     const size_t all = RuleSet::kMaxRules;

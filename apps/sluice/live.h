@@ -46,12 +46,13 @@ class LiveRun {
 
   // A run with live ports: who follows the kernel for it, and outlives this. Before `hooks`.
   void use(NeighbourFollower& follower) { follower_ = &follower; }
-  // With --config: reads what is to follow, tables and classes (nullptr: none). Thread as of Control. Before `hooks`.
+  // With --config: reads what is to follow, tables (but those in use that are unchanged) and classes (nullptr: none).
+  // Thread as of Control. Before `hooks`.
   struct Reload {
     std::unique_ptr<GraphGeneration> graph;  // whose tables those of the run become
     std::shared_ptr<const QosModel> qos;
   };
-  void use(std::function<Result<Reload>()> reload) { reload_ = std::move(reload); }
+  void use(std::function<Result<Reload>(TablesInUse&)> reload) { reload_ = std::move(reload); }
   // What the run has to do for it; `options.ready` is called by what it becomes.
   // `tables` are those that it begins with.
   void prepare(RunOptions& options, const TableSet& tables, bool by_packets);
@@ -73,12 +74,13 @@ class LiveRun {
   void serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load);
   // Thread as of Control; within changing_.
   std::string answer(Engine& runtime, std::string_view line);
-  Result<Json> reload(Engine& runtime);
+  Result<Json> reload(Engine& runtime, bool all);
   void follow_kernel(Engine& runtime);
   void open_again(Engine& runtime, const std::string& name);
   bool publish_neighbours(Engine& runtime);
   void digest_followed();
   void end_capture();
+  void warn_of_unsaved() const;
   void ended(Engine& runtime);
   void follow(Engine& runtime);
   Result<void> fits(const GraphGeneration& next) const;
@@ -101,9 +103,9 @@ class LiveRun {
   uint64_t swaps_ = 0;  // that tables_ is of
   std::unique_ptr<ControlSocket> socket_;
   std::unique_ptr<HttpSocket> http_;
-  std::function<Result<Reload>()> reload_;  // none: there is no --config
-  std::unique_ptr<ServiceNotice> notice_;   // none: no service manager asked
-  std::jthread hangups_;                    // waits for SIGHUP
+  std::function<Result<Reload>(TablesInUse&)> reload_;  // none: there is no --config
+  std::unique_ptr<ServiceNotice> notice_;               // none: no service manager asked
+  std::jthread hangups_;                                // waits for SIGHUP
   Json top_ = Json::array();
   Json hits_;
 };
@@ -124,6 +126,8 @@ void add_routes(Command root);
 void add_adjacencies(Command root);
 void add_qos(Command root);
 
+// What became of a table, by what `reload` answers of it.
+std::string reload_text(const Json& table);
 // A line a class of what to_json of ports gives.
 std::string qos_text(const Json& ports);
 

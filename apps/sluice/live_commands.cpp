@@ -493,22 +493,30 @@ void add_live_shows(Command show) {
 }
 
 void add_reload(Command root) {
-  auto o = std::make_shared<ClientFlags>();
+  struct ReloadFlags : ClientFlags {
+    bool all = false;
+  };
+  auto o = std::make_shared<ReloadFlags>();
   Command sub = add_subcommand(
       root, "reload", "Packets",
       "Has a process started with 'sluice run --config FILE --control PATH' read FILE, its tables and its classes of "
-      "service\nagain. All take effect with one generation, or nothing does: then every error is shown. Changes that "
-      "were made while it\nran and stand in no file are undone. What cannot change without a restart is named. SIGHUP "
-      "does the same.",
-      "sluice reload\nsluice reload --control /run/sluice/control", [o] {
+      "service\nagain. All take effect with one generation, or nothing does: then every error is shown. Tables whose "
+      "files have not\nchanged are not read; changes that were made while it ran and stand in no file are undone. What "
+      "cannot change without a\nrestart is named. SIGHUP does the same.",
+      "sluice reload\nsluice reload --control /run/sluice/control\nsluice reload --all", [o] {
         return answered([&] {
-          const Json r = request(*o, {{"command", "reload"}});
-          TextTable table({"table", "kind", "entries"});
-          for (const Json& one : r.at("tables"))
-            table.add({word_of(one, "table"), word_of(one, "kind"), with_commas(count_of(one, "entries"))});
+          Json body{{"command", "reload"}};
+          if (o->all) body["all"] = true;
+          const Json r = request(*o, std::move(body));
+          TextTable table({"table", "kind", "entries", "change"});
+          for (const Json& one : r.at("tables")) {
+            table.add(
+                {word_of(one, "table"), word_of(one, "kind"), with_commas(count_of(one, "entries")), reload_text(one)});
+          }
           return print(r, fmt::format("generation {} live\n{}", count_of(r, "generation"), table.str()));
         });
       });
+  sub->add_flag("--all", o->all, "Read all files, also those that have not changed since they were read");
   add_socket_option(sub, *o);
 }
 

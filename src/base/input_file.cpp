@@ -239,6 +239,21 @@ FileId id_of(const struct stat& info) {
   return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino)};
 }
 
+int64_t in_ns(const timespec& t) {
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+FileStamp stamp_of(const std::string& path, const struct stat& info) {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return {.path = path,
+          .regular = S_ISREG(info.st_mode),
+          .id = id_of(info),
+          .bytes = static_cast<uint64_t>(std::max<off_t>(info.st_size, 0)),
+          .modified_ns = in_ns(info.st_mtim),
+          .changed_ns = in_ns(info.st_ctim),
+          .looked_ns = in_ns(now)};
+}
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -257,6 +272,7 @@ struct Stream {
   std::string name;
   std::shared_ptr<const Descriptor> file;  // none: memory
   FileId id;
+  FileStamp stamp;
   bool regular = false;
   uint64_t begin = 0, offset = 0;  // of a regular file: where it was opened, and where it is read next
   uint64_t size_hint = 0;          // of a regular file, from its beginning
@@ -562,6 +578,8 @@ Result<InputFile> InputFile::open(const std::string& path) {
   if (::fstat(fd, &info) != 0) return state->refused("open");
   if (S_ISDIR(info.st_mode)) return state->fail("cannot read: it is a directory");
   state->id = id_of(info);
+  // Whoever opens standard input again finds it read.
+  if (!standard) state->stamp = stamp_of(path, info);
   const off_t at = S_ISREG(info.st_mode) ? ::lseek(fd, 0, SEEK_CUR) : -1;
   state->regular = at >= 0;
   if (state->regular) {
@@ -591,6 +609,7 @@ InputFile InputFile::again() const {
   state->name = state_->name;
   state->file = state_->file;
   state->id = state_->id;
+  state->stamp = state_->stamp;
   state->regular = state_->regular;
   state->begin = state->offset = state_->begin;
   state->size_hint = state_->size_hint;
@@ -714,6 +733,20 @@ bool InputFile::regular() const {
 }
 FileId InputFile::id() const {
   return state_->id;
+}
+const FileStamp& InputFile::stamp() const {
+  return state_->stamp;
+}
+
+FileStamp FileStamp::of(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? stamp_of(path, info) : FileStamp{.path = path};
+}
+
+bool FileStamp::unchanged() const {
+  if (std::max(modified_ns, changed_ns) > looked_ns - kGrain) return false;
+  const FileStamp now = of(path);
+  return same_content(now) && changed_ns == now.changed_ns;
 }
 const char* InputFile::compression() const {
   return state_->decoder != nullptr ? state_->decoder->name() : "plain";

@@ -23,6 +23,26 @@ struct FileId {
   auto operator<=>(const FileId&) const = default;
 };
 
+// A file as it was at a moment, by which it is told later whether anybody has written it since.
+struct FileStamp {
+  std::string path;
+  bool regular = false;  // a file that a path names; others are never the same again
+  FileId id;
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0, changed_ns = 0;  // mtime and ctime
+  int64_t looked_ns = 0;                    // the time of day of that moment
+
+  static FileStamp of(const std::string& path);
+  // The same file of the same length, whose content was written last at the same time.
+  bool same_content(const FileStamp& o) const {
+    return regular && o.regular && id == o.id && bytes == o.bytes && modified_ns == o.modified_ns;
+  }
+  // Whether the path still names that file as it was. False where nobody can tell: what was written within kGrain
+  // before it was looked at may have been written again within one tick of the file system's clock.
+  bool unchanged() const;
+  static constexpr int64_t kGrain = 2'000'000'000;  // ns; the coarsest clock in use is that of FAT
+};
+
 // What a text that a user names may come to, decompressed.
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 
@@ -85,6 +105,8 @@ class InputFile {
   bool regular() const;
   // 0, 0 for bytes in memory.
   FileId id() const;
+  // As it was when it was opened, before anything was read.
+  const FileStamp& stamp() const;
   // "plain", "gzip", "bzip2", "xz" or "zstd"; known once something was read.
   const char* compression() const;
 

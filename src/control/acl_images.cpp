@@ -1,6 +1,7 @@
 // host only
 #include "control/acl_images.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -30,7 +31,7 @@ class Patched final : public AclImages {
   explicit Patched(Publisher& publisher) : publisher_(publisher) {}
 
   Result<std::shared_ptr<const Image>> make(const RuleList& list) override {
-    if (patched_ == nullptr || numbering_ != list.numbering() || !patched_->apply(named(list.change())).ok()) {
+    if (patched_ == nullptr || numbering_ != list.numbering() || !apply(list.change())) {
       auto made = PatchedAcl::create(list.ordered(), {.files = list.files()});
       if (!made) return std::move(made).error();
       patched_ = std::move(*made);
@@ -44,6 +45,12 @@ class Patched final : public AclImages {
   }
 
  private:
+  bool apply(const AclChange& change) {
+    const bool known = std::ranges::all_of(change.operations(), [this](const auto& one) {
+      return one.kind == AclChange::Kind::kRemove || one.rule.rule.file < files_;
+    });
+    return patched_->apply(known ? change : named(change)).ok();
+  }
   // The image has no names but those that it was made with.
   AclChange named(const AclChange& change) const {
     AclChange out;

@@ -61,13 +61,15 @@ void CaptureControl::end(const char* why) {
 
 void CaptureControl::run_ended() {
   over_ = true;
+  over_ns_ = now_ns();
   if (order_ == nullptr) return;
   digest();
   end("the run ended");
 }
 
-bool CaptureControl::waits_for_reader() const {
-  return order_ != nullptr && !told_ && !order_->expired(now_ns());
+bool CaptureControl::waits_for_reader(uint64_t now_ns) const {
+  if (order_ == nullptr || told_ || order_->expired(now_ns)) return false;
+  return now_ns < std::min(std::max(over_ns_, asked_ns_) + kPatienceNs, over_ns_ + kMostPatienceNs);
 }
 
 // Nobody reads what waits.
@@ -199,7 +201,8 @@ Result<Json> CaptureControl::start(Wanted wanted, uint64_t packets, uint32_t sna
 
 Result<Json> CaptureControl::read(uint64_t id) {
   if (order_ == nullptr || id != id_) return Error(fmt::format("there is no capture {}", id), "sluice capture start");
-  if (!order_->expired(now_ns())) order_->renew(now_ns() + kLeaseNs);
+  asked_ns_ = now_ns();
+  if (!order_->expired(asked_ns_)) order_->renew(asked_ns_ + kLeaseNs);
   Json json{{"packets", Json::array()}};
   size_t bytes = 0;
   while (!waiting_.empty() && bytes < kAnswerBytes) {

@@ -24,6 +24,8 @@ class CaptureControl {
   static constexpr size_t kEachBytes = 1024;               // bounds the memory of short packets
   static constexpr size_t kAnswerBytes = size_t{1} << 20;  // of frames in one answer, at least one frame
   static constexpr uint64_t kLeaseNs = 60'000'000'000;     // a capture that nobody reads for so long ends
+  static constexpr uint64_t kPatienceNs = 3'000'000'000;   // after the run's end, between two questions
+  static constexpr uint64_t kMostPatienceNs = 15'000'000'000;  // after the run's end
   static constexpr uint64_t kMostPackets = uint64_t{1} << 48;
 
   // `taps` are those of the engine's options.
@@ -36,8 +38,9 @@ class CaptureControl {
   void digest();
   // No packet comes any more. What waits can still be read.
   void run_ended();
-  // Somebody has still to read what waits, or that it ended.
-  bool waits_for_reader() const;
+  // Of a run that has ended: somebody has still to read what waits, or that it ended, and has asked within kPatienceNs
+  // before `now_ns`; whoever asks and asks keeps it for kMostPatienceNs at most.
+  bool waits_for_reader(uint64_t now_ns) const;
 
   bool answers(std::string_view command) const;
   Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
@@ -78,6 +81,8 @@ class CaptureControl {
   uint32_t snap_bytes_ = 0;
   std::string ended_;       // why; empty: it goes on
   bool over_ = false;       // the run
+  uint64_t over_ns_ = 0;    // since when
+  uint64_t asked_ns_ = 0;   // when the reader asked last
   bool all_taken_ = false;  // when it was digested last, no packet was on its way
   bool said_ = false;       // that it ended, in an answer
   bool told_ = true;        // the reader has that answer: it asked again, or is gone

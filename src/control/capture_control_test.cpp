@@ -114,13 +114,32 @@ TEST(Capture, IsOneAtATimeUntilItsReaderHasTheEnd) {
   EXPECT_FALSE(answer(runtime, {{"command", "capture start"}})["ok"].get<bool>());
   pass(runtime, 2, "");
   runtime.capture->run_ended();
-  EXPECT_TRUE(runtime.capture->waits_for_reader());
+  EXPECT_TRUE(runtime.capture->waits_for_reader(now_ns()));
   const Json said = read(runtime, id);
   EXPECT_EQ(said["packets"].size(), 2u);
   EXPECT_EQ(said["ended"], "the run ended");
-  EXPECT_TRUE(runtime.capture->waits_for_reader());  // the answer may be on its way
+  EXPECT_TRUE(runtime.capture->waits_for_reader(now_ns()));  // the answer may be on its way
   (void)read(runtime, id);
-  EXPECT_FALSE(runtime.capture->waits_for_reader());
+  EXPECT_FALSE(runtime.capture->waits_for_reader(now_ns()));
+}
+
+// A reader that gets little time keeps its packets as long as it asks, and not for ever.
+TEST(Capture, IsKeptAfterTheRunForAReaderThatAsks) {
+  FuzzedRuntime runtime;
+  const uint64_t id = start(runtime);
+  pass(runtime, 2, "");
+  runtime.capture->run_ended();
+  const uint64_t ended = now_ns();  // or some time before
+  EXPECT_TRUE(runtime.capture->waits_for_reader(ended));
+  EXPECT_FALSE(runtime.capture->waits_for_reader(ended + CaptureControl::kPatienceNs));
+  uint64_t asks = now_ns();
+  while (asks == ended) asks = now_ns();
+  EXPECT_EQ(read(runtime, id)["packets"].size(), 2u);
+  EXPECT_TRUE(runtime.capture->waits_for_reader(asks + CaptureControl::kPatienceNs - 1));
+  EXPECT_FALSE(runtime.capture->waits_for_reader(now_ns() + CaptureControl::kPatienceNs));
+  EXPECT_FALSE(runtime.capture->waits_for_reader(ended + CaptureControl::kMostPatienceNs));
+  (void)read(runtime, id);
+  EXPECT_FALSE(runtime.capture->waits_for_reader(asks));
 }
 
 // A packet that is through between the taking and the answer is not left out of the file.

@@ -140,9 +140,10 @@ Result<Json> Control::run(Json& request) {
     return clear_counters(what);
   }
   if (command == "reload") {
+    const bool all = fields.flag("all");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     if (!reload_) return Error("this process has no configuration to read again", "start it with --config FILE");
-    return reload_();
+    return reload_(all);
   }
   if (command == "show report") {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();

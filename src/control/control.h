@@ -51,12 +51,12 @@ class Control {
   // Where packets that rules with `log` decided may be shown: what answers that, before the first request.
   void use(RuleLogControl& log) { log_ = &log; }
   // Reads the configuration of the run again: what answers `reload`, before the first request.
-  void use(std::function<Result<nlohmann::ordered_json>()> reload) { reload_ = std::move(reload); }
-  // The same graph goes on with these tables, and with the classes of its files.
-  void use(LiveTables& tables) {
-    tables_ = &tables;
-    qos_changed_ = false;
-  }
+  // `all`: also files that have not changed.
+  void use(std::function<Result<nlohmann::ordered_json>(bool all)> reload) { reload_ = std::move(reload); }
+  // That was done: the run goes by the classes of its files.
+  void reloaded() { qos_changed_ = false; }
+  // Whether a request has changed the classes of service since they were read.
+  bool qos_changed() const { return qos_changed_; }
   // Another graph runs, with these tables.
   void use(LiveTables& tables, std::string configuration) {
     tables_ = &tables;
@@ -94,9 +94,9 @@ class Control {
 
   Engine& runtime_;
   LiveTables* tables_;
-  GraphControl* graph_ = nullptr;                           // none: the graph stays
-  std::function<Result<nlohmann::ordered_json>()> reload_;  // none: there is no configuration
-  TraceControl* trace_ = nullptr;                           // none: packets are not followed
+  GraphControl* graph_ = nullptr;                               // none: the graph stays
+  std::function<Result<nlohmann::ordered_json>(bool)> reload_;  // none: there is no configuration
+  TraceControl* trace_ = nullptr;                               // none: packets are not followed
   ClearedCounters cleared_;
   uint64_t rules_cleared_ns_ = 0;      // 0: never
   bool qos_changed_ = false;           // by a request, since the configuration was read

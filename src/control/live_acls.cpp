@@ -189,6 +189,13 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   return change;
 }
 
+// Not where an algorithm was chosen that takes no patches: it would be given up.
+bool LiveTables::becomes(AclState& state, const std::string& table, const RuleSet& rules) const {
+  return acl_image_algorithm(*tables_.acls.find(table)->second) == TupleMergeAcl::kName &&
+         rules.rules.size() > kAclRebuilt &&
+         state.list.become(rules, std::min(rules.rules.size() / 16, kMostDiffering));
+}
+
 Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile& file, const RuleFormatChoice& format,
                                             bool dry_run) {
   const Stopwatch clock;
@@ -209,13 +216,10 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
   TableChange change{.table = table};
   change.entries_before = state.list.size();
   change.parse_seconds = clock.seconds();
-  // A list that is much like the one before changes by the rules that differ. Not where an algorithm was chosen that
-  // takes no patches: it would be given up.
-  if (acl_image_algorithm(*tables_.acls.find(table)->second) == TupleMergeAcl::kName &&
-      rules->rules.size() > kAclRebuilt) {
+  {
     state.list.begin();
     ScopeExit list = goes_back(state, table);
-    if (state.list.become(*rules, std::min(rules->rules.size() / 16, kMostDiffering))) {
+    if (becomes(state, table, *rules)) {
       if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
       if (!dry_run) {
         list.release();

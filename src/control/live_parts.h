@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "graph/element.h"
 #include "tables/image.h"
 
 namespace sluice {
@@ -24,6 +25,12 @@ class Stopwatch {
 // Errors: no table of that name, with the nearest one.
 Result<void> known_table(const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables,
                          const char* kind, const std::string& name);
+// As TableLoad::kind.
+inline const char* kind_of(TableDeclaration::Type type) {
+  return type == TableDeclaration::Type::kAcl      ? "acl"
+         : type == TableDeclaration::Type::kRoutes ? "routes"
+                                                   : "adjacency";
+}
 // "1.5 MiB".
 std::string in_bytes(size_t bytes);
 

@@ -20,11 +20,6 @@
 namespace sluice {
 namespace {
 
-const char* kind_of(TableDeclaration::Type type) {
-  return type == TableDeclaration::Type::kAcl      ? "acl"
-         : type == TableDeclaration::Type::kRoutes ? "routes"
-                                                   : "adjacency";
-}
 const char* name_of(const std::string& kind) {
   return kind == "acl" ? "access list" : kind == "routes" ? "route table" : "adjacency table";
 }
@@ -41,26 +36,23 @@ bool can_own(const struct stat& status) {
 
 }  // namespace
 
-void LiveTables::Source::look() {
-  struct stat status {};
-  there = !path.empty() && ::stat(path.c_str(), &status) == 0;
-  id = {status.st_dev, status.st_ino};
-  bytes = static_cast<uint64_t>(status.st_size);
-  written_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-}
-
-void LiveTables::declared_by(const Router& router) {
-  std::map<std::pair<std::string, std::string>, Source> sources;
+LiveTables::Sources LiveTables::sources_of(const Router& router) {
+  Sources sources;
   for (const auto& element : router.elements) {
     for (const TableDeclaration& d : element->tables()) {
       Source source;
       source.declaration = d;
       if (d.files.size() == 1) source.path = path_of(d, d.files[0]);
-      source.look();
       sources.emplace(std::pair(kind_of(d.type), d.name), std::move(source));
     }
   }
-  sources_ = std::move(sources);
+  return sources;
+}
+
+FileStamp& LiveTables::stamp_of(const Source& source) {
+  TableLoad& load = load_of(kind_of(source.declaration.type), source.declaration.name);
+  if (load.read.empty()) load.read.emplace_back();
+  return load.read.front();
 }
 
 void LiveTables::note_change(const std::string& kind, const std::string& table) {
@@ -97,12 +89,10 @@ Result<std::string> LiveTables::edited(const Source& source) {
   const std::string& path = source.path;
   if (d.files.empty()) return Error(d.text.empty() ? "no file was given for it" : "it is written in the graph itself");
   if (d.files.size() > 1) return Error(fmt::format("it comes from {} files", d.files.size()));
-  Source now = source;
-  now.look();
   struct stat status {};
   if (path == "-" || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
     return Error(fmt::format("{} is not a file", path == "-" ? "standard input" : path));
-  if (!now.same_file(source))
+  if (!FileStamp::of(path).same_content(stamp_of(source)))
     return Error(fmt::format("{} has been written since it was read", path), "sluice reload: the file wins");
   if (!can_own(status))
     return Error(fmt::format("{} belongs to another user or group (uid {}, gid {}), which this process cannot keep",
@@ -168,7 +158,7 @@ Result<std::vector<LiveTables::Saved>> LiveTables::save() {
       refuse(kind, table, std::move(text).error());
       continue;
     }
-    if (!files.insert(source.id).second) {
+    if (!files.insert(stamp_of(source).id).second) {
       refuse(kind, table, Error(fmt::format("{} is the file of another table, too", source.path)));
       continue;
     }
@@ -199,7 +189,7 @@ Result<std::vector<LiveTables::Saved>> LiveTables::save() {
       return error;
     }
     one.source->unsaved = false;
-    one.source->look();
+    stamp_of(*one.source) = FileStamp::of(one.source->path);
     saved.push_back(std::move(one.saved));
   }
   return saved;

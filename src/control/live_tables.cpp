@@ -39,9 +39,8 @@ LiveTables::LiveTables(const Router& router, const Plan& plan, Publisher& publis
       tables_(std::move(tables)),
       models_(std::move(models)),
       loads_(std::move(loads)),
-      max_bytes_(max_bytes) {
-  declared_by(router);
-}
+      sources_(sources_of(router)),
+      max_bytes_(max_bytes) {}
 
 size_t LiveTables::bytes() const {
   size_t sum = 0;
@@ -78,10 +77,6 @@ TableLoad& LiveTables::load_of(const char* kind, const std::string& table) {
 uint64_t LiveTables::changed(const std::string& kind, const std::string& table) const {
   const auto it = changed_.find({kind, table});
   return it == changed_.end() ? 0 : it->second;
-}
-
-void LiveTables::changed_in(uint64_t generation) {
-  for (const TableLoad& load : loads_) changed_[{load.kind, load.name}] = generation;
 }
 
 // Whether an image of `bytes` bytes may stand beside what is there.

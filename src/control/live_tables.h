@@ -99,12 +99,11 @@ class LiveTables {
   std::vector<std::pair<std::string, const NextHops*>> next_hops_of(const std::string& routes);
   // The generation with which a table was changed last; 0: never.
   uint64_t changed(const std::string& kind, const std::string& table) const;
-  // All tables are of this generation.
-  void changed_in(uint64_t generation);
 
-  // Where the tables came from: the declarations of the graph that they were read for, whose files are as they are now.
-  // The constructor's router is that, until another one is said to be.
-  void declared_by(const Router& router);
+  // Reads all tables again, while they are in use: is made first, then given to load_generation, then committed. What
+  // is not committed leaves no trace. Nothing else changes the tables meanwhile.
+  class Reload;
+
   // Whether a request has changed a table since it was read or saved.
   bool unsaved(const std::string& kind, const std::string& table) const;
   // The text that a table would be read from, whole. Errors: there is none of that name; it is a compiled image.
@@ -131,6 +130,8 @@ class LiveTables {
   // What takes back, at the end of its scope, what was changed in the list since RuleList::begin(); defined where it is
   // used.
   auto goes_back(AclState& state, const std::string& table);
+  // Whether the list, much like these rules, has become them by the steps that differ.
+  bool becomes(AclState& state, const std::string& table, const RuleSet& rules) const;
   // Publishes `list` in place of the list; `change` has what is known by then. `whole`: it is another list.
   Result<void> commit_acl(AclState& state, const RuleList& list, bool whole, TableChange& change, bool dry_run);
   struct AclChoice {
@@ -172,6 +173,8 @@ class LiveTables {
   struct Source;
   // What its file is to hold.
   Result<std::string> edited(const Source& source);
+  // The file of a table that comes from one, as it was when it was read.
+  FileStamp& stamp_of(const Source& source);
 
   const Router& router_;
   const Plan& plan_;
@@ -183,21 +186,15 @@ class LiveTables {
   std::map<std::string, std::unique_ptr<RouteImages>> route_images_;
   std::map<std::string, LiveNextHops> next_hops_;
   std::map<std::pair<std::string, std::string>, uint64_t> changed_;
-  // A table's declaration, and its file as it was read.
+  // Where a table comes from: its declaration, in the graph that it was read for.
   struct Source {
     TableDeclaration declaration;
-    std::string path;  // empty: there is not one file
-    bool there = false;
-    FileId id;
-    uint64_t bytes = 0;
-    int64_t written_ns = 0;  // when it was written last
-    bool unsaved = false;
-    void look();
-    bool same_file(const Source& other) const {
-      return there == other.there && id == other.id && bytes == other.bytes && written_ns == other.written_ns;
-    }
+    std::string path;      // empty: there is not one file
+    bool unsaved = false;  // a request has changed the table since
   };
-  std::map<std::pair<std::string, std::string>, Source> sources_;  // by kind and name
+  using Sources = std::map<std::pair<std::string, std::string>, Source>;  // by kind and name
+  static Sources sources_of(const Router& router);
+  Sources sources_;
   size_t max_bytes_;
 };
 

@@ -367,7 +367,8 @@ bool RuleList::become(const RuleSet& next, size_t most) {
   const auto kept = kept_in(next, most);
   work_ += size_ + next.rules.size();
   if (!kept) return false;
-  // First where rules are written, by priorities that still hold.
+  // First where rules are written, by priorities that still hold. A line at the top of a file moves all others.
+  if (!kept->empty() && kept->front() != 0) undo_.reserve(size_ + most);
   size_t position = 0;
   for (Chunk& chunk : chunks_) {
     for (Entry& e : chunk) {
@@ -375,7 +376,7 @@ bool RuleList::become(const RuleSet& next, size_t most) {
       if (i == ~uint32_t{0}) continue;
       const AclRule rule = placed(i);
       if (rule.file == e.rule.file && rule.line == e.rule.line) continue;
-      undo_.push_back({Undo::Verb::kReplace, position, e});
+      undo_.push_back({Undo::Verb::kPlace, position, e});
       e.rule.file = rule.file;
       e.rule.line = rule.line;
       change_.place(e.priority, rule);
@@ -396,6 +397,16 @@ bool RuleList::become(const RuleSet& next, size_t most) {
   return true;
 }
 
+RuleList::Difference RuleList::difference() const {
+  Difference found;
+  for (const Undo& u : undo_) {
+    if (u.verb == Undo::Verb::kPlace) continue;
+    found.added += u.verb != Undo::Verb::kErase ? 1 : 0;
+    found.deleted += u.verb != Undo::Verb::kInsert ? 1 : 0;
+  }
+  return found;
+}
+
 void RuleList::undo() {
   for (; !undo_.empty(); undo_.pop_back()) {
     const Undo& u = undo_.back();
@@ -403,7 +414,8 @@ void RuleList::undo() {
       case Undo::Verb::kInsert:
         take(u.position);
         break;
-      case Undo::Verb::kReplace: {
+      case Undo::Verb::kReplace:
+      case Undo::Verb::kPlace: {
         Entry& e = entry(place(u.position));
         index(e, false);
         e.rule = u.entry.rule;

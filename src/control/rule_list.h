@@ -47,6 +47,11 @@ class RuleList {
   // The same by priorities, where those of before still hold: numbering() is what it was at begin() then.
   const AclChange& change() const { return change_; }
   uint64_t numbering() const { return numbering_; }
+  // Rules that have come and gone since begin(); one that another replaced is both.
+  struct Difference {
+    size_t added = 0, deleted = 0;
+  };
+  Difference difference() const;
 
   // Entries that were moved or compared since the list was made: what changes cost.
   uint64_t work() const { return work_; }
@@ -61,7 +66,7 @@ class RuleList {
     size_t chunk, at;
   };
   struct Undo {
-    enum class Verb : uint8_t { kInsert, kReplace, kErase } verb;
+    enum class Verb : uint8_t { kInsert, kReplace, kPlace, kErase } verb;
     size_t position;
     Entry entry;  // of before
   };

@@ -5,10 +5,13 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/input_file.h"
 #include "base/result.h"
 #include "graph/router.h"
 #include "graph/table_set.h"
@@ -19,8 +22,6 @@
 #include "tables/lpm/rib_sources.h"
 
 namespace sluice {
-
-class InputSet;
 
 // What the command line says about all tables, whatever the configuration says. Empty: nothing.
 struct TableOverrides {
@@ -43,6 +44,7 @@ struct TableLoad {
   double build_seconds = 0;        // 0 for a compiled image
   bool compiled = false;           // a file was an image already
   std::vector<std::string> files;  // acl: with those that are included
+  std::vector<FileStamp> read;     // all of them, as they were when they were opened
 };
 
 struct TableReport {
@@ -66,15 +68,35 @@ struct TableModels {
 // What is defined of the next hops of an adjacency table of these models. Errors: those of its text.
 Result<NextHopDefinitions> next_hop_definitions(const TableDeclaration& declaration, const NeighbourReach& reach);
 
+// Tables that are in use while they are read again (LiveTables::Reload): what need not be.
+class TablesInUse {
+ public:
+  virtual ~TablesInUse() = default;
+  struct Unchanged {
+    std::shared_ptr<const Image> image;
+    TableLoad load;
+  };
+  // The table, where it is what its files say and nobody has written them since. Route tables are asked for before the
+  // adjacency tables that go by them.
+  virtual std::optional<Unchanged> unchanged(const TableDeclaration& declaration) = 0;
+  // The image of these rules, made of the one in use by what differs; nullptr: it has to be built. Errors: those of
+  // the builder.
+  virtual Result<std::shared_ptr<const Image>> changed(const TableDeclaration& declaration, const RuleSet& rules) = 0;
+  // Those of an unchanged table; none of a compiled image.
+  virtual Rib best_routes(const std::string& table) = 0;
+};
+
 // The interfaces of the kernel that the router sends by, with the ports of adjacencies that lead to them: those of a
 // PortSwitch before them, a port of their own where they get all others, and 0 where there is none.
 std::vector<NeighbourOutput> neighbour_outputs(const Router& router);
 
 // Reads and builds every table that the router's elements declare. A file may be rules or routes as text, or one
 // compiled image (told by its content). What `inputs` holds of the files is taken from there. Errors: those of all
-// files together; two tables of one kind with one name; an adjacency table whose routes do not exist.
+// files together; two tables of one kind with one name; an adjacency table whose routes do not exist. Of those `in_use`
+// `models` receives those that were read.
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr,
-                             const TableGaps& gaps = {}, TableModels* models = nullptr, InputSet* inputs = nullptr);
+                             const TableGaps& gaps = {}, TableModels* models = nullptr, InputSet* inputs = nullptr,
+                             TablesInUse* in_use = nullptr);
 
 // One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves. `rib`: for
 // kRoutes receives the best routes, where they are known; for kAdjacency holds those that addresses are resolved

@@ -28,8 +28,8 @@ Result<std::unique_ptr<GraphGeneration>> load_generation(std::string_view text, 
     made->plan = std::move(*plan);
   }
   TableReport report;
-  auto tables =
-      load_tables(made->router, options.overrides, &report, {}, options.keep_models ? &made->models : nullptr);
+  auto tables = load_tables(made->router, options.overrides, &report, {}, options.keep_models ? &made->models : nullptr,
+                            nullptr, options.in_use);
   if (!tables) return std::move(tables).error();
   RunFiles included;
   for (const TableLoad& load : report.loads) {

@@ -30,6 +30,7 @@ struct LoadOptions {
   bool keep_models = false;  // GraphGeneration::models
   FieldMask at_sinks = 0;    // as of make_plan
   TableOverrides overrides;
+  TablesInUse* in_use = nullptr;  // where its tables are read again
 };
 // Reads, checks and plans one, and builds its tables; nothing is opened but their files. `name`: of the text, in
 // messages. Errors: those of the first of these that has any.

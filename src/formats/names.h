@@ -1,7 +1,6 @@
 // Words and numbers that the rule formats share: protocols, services, TCP flags, DSCP classes, ICMP types. Host only.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -14,7 +13,7 @@
 namespace sluice::names {
 
 struct Named {
-  const char* name;
+  std::string_view name;
   uint32_t value;
 };
 // Of several names for one number the first is written.
@@ -43,8 +42,12 @@ inline constexpr Named kIcmp6Types[] = {
 
 // Equal but for the case of letters.
 inline bool same_word(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
   auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (lower(a[i]) != lower(b[i])) return false;
+  }
+  return true;
 }
 
 template <size_t N>

@@ -29,10 +29,10 @@ constexpr size_t kMaxGroup = 65536;
 constexpr size_t kMaxMembers = size_t{1} << 20;  // of all groups together
 
 // Keys, of which one begins a keyed rule; and options, which both forms have.
-constexpr const char* kKeys[] = {"src", "dst", "proto", "sport", "dport", "tcp-flags", "action"};
-constexpr const char* kOptions[] = {"flags",      "tcp-flags",   "dscp", "frag",      "no-frag",
-                                    "first-frag", "later-frag",  "bits", "icmp-type", "icmp-code",
-                                    "icmp-match", "loose-ports", "log"};
+constexpr std::string_view kKeys[] = {"src", "dst", "proto", "sport", "dport", "tcp-flags", "action"};
+constexpr std::string_view kOptions[] = {"flags",      "tcp-flags",   "dscp", "frag",      "no-frag",
+                                         "first-frag", "later-frag",  "bits", "icmp-type", "icmp-code",
+                                         "icmp-match", "loose-ports", "log"};
 
 struct PortRange {
   uint16_t low = 0, high = 65535;
@@ -100,7 +100,9 @@ class File {
   void split(size_t at, size_t end) {
     words_.clear();
     next_ = 0;
-    auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+    const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+    // What may end a word: nearly all of its characters come after these.
+    const auto ends_word = [&](char c) { return c <= '#' && (blank(c) || c == '#' || c == '"'); };
     while (at < end) {
       const char c = text_[at];
       if (blank(c)) {
@@ -114,7 +116,7 @@ class File {
         while (at < end && text_[at] != '"') ++at;
         if (at < end) ++at;
       } else {
-        while (at < end && !blank(text_[at]) && text_[at] != '#' && text_[at] != '"') ++at;
+        while (at < end && !ends_word(text_[at])) ++at;
       }
       words_.push_back({text_.substr(start, at - start), start});
     }
@@ -331,10 +333,11 @@ class File {
 
   // The words that an option or a key may begin with: where reading goes on after a finding.
   static bool is_option(std::string_view word) {
-    return std::any_of(std::begin(kOptions), std::end(kOptions), [&](const char* o) { return same_word(o, word); });
+    return std::any_of(std::begin(kOptions), std::end(kOptions),
+                       [&](std::string_view o) { return same_word(o, word); });
   }
   static bool is_key(std::string_view word) {
-    return std::any_of(std::begin(kKeys), std::end(kKeys), [&](const char* k) { return same_word(k, word); });
+    return std::any_of(std::begin(kKeys), std::end(kKeys), [&](std::string_view k) { return same_word(k, word); });
   }
 
   static bool begins_part(std::string_view word) { return is_key(word) || is_option(word); }
@@ -851,6 +854,8 @@ Result<RuleSet> parse_native_rules(std::string_view text, const std::string& fil
   shared.max_rules = std::min(max_rules, kMaxNativeRules);
   const std::string name = file_name.empty() ? "<input>" : std::filesystem::path(file_name).lexically_normal().string();
   shared.chain.push_back(name);
+  // About as many as there are lines: a text that stands for fewer is short.
+  shared.set.rules.reserve(std::min({text.size() / 48, size_t{1} << 20, shared.max_rules}));
   File file(shared, text, name);
   Diagnostics& found = file.run();
   if (shared.cancelled) return cancelled_error();
@@ -858,8 +863,9 @@ Result<RuleSet> parse_native_rules(std::string_view text, const std::string& fil
   return std::move(shared.set);
 }
 
-Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder) {
-  return parse_native_rules(text, file_name, [&folder](const std::string& path) -> Result<std::string> {
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder,
+                                   std::vector<FileStamp>* included) {
+  return parse_native_rules(text, file_name, [&](const std::string& path) -> Result<std::string> {
     const std::string where = (std::filesystem::path(folder) / path).string();
     // A rule file may be a stranger's: what it includes is neither a pipe nor a device.
     struct stat info {};
@@ -867,6 +873,7 @@ Result<RuleSet> parse_native_rules(std::string_view text, const std::string& fil
       return Error(fmt::format("{} is not a regular file", path));
     auto file = InputFile::open(where);
     if (!file) return std::move(file).error();
+    if (included != nullptr) included->push_back(file->stamp());
     return file->table(kMaxBytes);
   });
 }

@@ -20,7 +20,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/input_file.h"
 #include "base/result.h"
 #include "tables/acl/rule_set.h"
 
@@ -34,8 +36,10 @@ using IncludeReader = std::function<Result<std::string>(const std::string& path)
 // Errors: everything that is wrong in the file and in its includes (in a line, each part is read for itself), with its
 // place, the include chain, what was expected and the nearest word. Limits: 16 includes deep, 1024 includes and 256 MiB
 // in all, 65,536 rules a line or members a group, 2^20 members of all groups, 2^22 rules.
-// `folder`: what a relative name of an included file begins in; empty: this process's own.
-Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder = {});
+// `folder`: what a relative name of an included file begins in; empty: this process's own. `included` receives the
+// included files as they were opened.
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder = {},
+                                   std::vector<FileStamp>* included = nullptr);
 // `max_rules`: fewer than that limit. The rules that groups make are counted before they are made: a text of a few
 // lines that stands for millions is refused for what it takes to read it, with how many they would be.
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader,

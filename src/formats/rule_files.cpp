@@ -44,7 +44,7 @@ Result<RuleFormatChoice> parse_rule_format(std::string_view word) {
   for (RuleFormat format : kFormats) {
     all.emplace_back(to_string(format));
     if (name != all.back()) continue;
-    RuleFormatChoice choice{format, {}, {}};
+    RuleFormatChoice choice{.format = format};
     if (colon == std::string_view::npos) return choice;
     choice.chain = word.substr(colon + 1);
     if (format != RuleFormat::kIptables && format != RuleFormat::kNft)
@@ -88,7 +88,7 @@ Result<RuleSet> parse_rules(std::string_view text, const std::string& file_name,
     case RuleFormat::kNft:
       return parse_nft_rules(text, file_name, choice.chain);
     default:
-      return parse_native_rules(text, file_name, choice.folder);
+      return parse_native_rules(text, file_name, choice.folder, choice.included);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/input_file.h"
 #include "base/result.h"
@@ -17,6 +18,7 @@ struct RuleFormatChoice {
   RuleFormat format = RuleFormat::kAuto;
   std::string chain;
   std::string folder;  // what relative names of files and of what they include begin in; empty: this process's own
+  std::vector<FileStamp>* included = nullptr;  // receives the files that others include, as they were opened
 };
 
 // For help texts: "auto, classbench, native, vpp, iptables[:CHAIN] or nft[:CHAIN]".

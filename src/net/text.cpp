@@ -21,16 +21,22 @@ std::optional<unsigned> parse_small(std::string_view text, unsigned limit) {
 
 }  // namespace
 
+// Lists of rules and routes are made of these: one pass.
 std::optional<uint32_t> parse_ipv4(std::string_view text) {
   uint32_t address = 0;
+  const char* at = text.data();
+  const char* const end = at + text.size();
   for (int i = 0; i < 4; ++i) {
-    const size_t dot = i < 3 ? text.find('.') : text.size();
-    if (dot == std::string_view::npos) return std::nullopt;
-    const auto octet = parse_small(text.substr(0, dot), 255);
-    if (!octet) return std::nullopt;
-    address = address << 8 | *octet;
-    text.remove_prefix(i < 3 ? dot + 1 : dot);
+    if (i != 0 && (at == end || *at++ != '.')) return std::nullopt;
+    const char* const first = at;
+    unsigned octet = 0;
+    for (; at != end && at - first < 3 && *at >= '0' && *at <= '9'; ++at)
+      octet = octet * 10 + static_cast<unsigned>(*at - '0');
+    // No digit, a zero in front of others, or too large.
+    if (at == first || (at - first > 1 && *first == '0') || octet > 255) return std::nullopt;
+    address = address << 8 | octet;
   }
+  if (at != end) return std::nullopt;
   return address;
 }
 

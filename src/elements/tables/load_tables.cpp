@@ -71,7 +71,7 @@ struct TableInputs {
 };
 
 // Errors: those of all files together; an image of another kind, or among several files.
-Result<TableInputs> open_inputs(const TableDeclaration& d, ImageKind kind, InputSet* inputs) {
+Result<TableInputs> open_inputs(const TableDeclaration& d, ImageKind kind, InputSet* inputs, TableLoad& load) {
   TableInputs opened;
   Errors errors;
   for (const std::string& file : d.files) {
@@ -88,17 +88,19 @@ Result<TableInputs> open_inputs(const TableDeclaration& d, ImageKind kind, Input
       if (!compiled) return std::move(compiled).error();
       opened.compiled = std::make_shared<const Image>(std::move(*compiled));
     }
+    load.read.push_back(input->stamp());
     opened.files.push_back(std::move(*input));
   }
   if (!errors.ok()) return errors.take();
   return opened;
 }
 
-Result<RuleSet> read_rules(const TableDeclaration& d, TableInputs& inputs) {
+Result<RuleSet> read_rules(const TableDeclaration& d, TableInputs& inputs, TableLoad& load) {
   RuleSet all;
   Errors errors;
   auto format = parse_rule_format(d.format);
   if (!format) return std::move(format).error();
+  format->included = &load.read;
   for (InputFile& file : inputs.files) {
     auto rules = read_rules_file(file, *format);
     if (!rules) {
@@ -133,28 +135,32 @@ Result<ImagePointer> share(Result<Image> image) {
   return ImagePointer(std::make_shared<const Image>(std::move(*image)));
 }
 
-Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableModels* models, InputSet* inputs) {
+Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableModels* models, InputSet* inputs,
+                              TablesInUse* in_use) {
   Clock clock;
-  auto opened = open_inputs(d, ImageKind::kAcl, inputs);
+  auto opened = open_inputs(d, ImageKind::kAcl, inputs, load);
   if (!opened) return std::move(opened).error();
   Result<ImagePointer> image = opened->compiled;
   load.compiled = *image != nullptr;
   if (!load.compiled) {
-    auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d, *opened);
+    auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d, *opened, load);
     if (!rules) return std::move(rules).error();
     load.files = rules->files;
     load.parse_seconds = clock.lap();
     load.asked = d.algorithm.empty() ? kDefaultAclAlgorithm : d.algorithm;
-    image = share(build_acl(*rules, load.asked));
+    if (in_use != nullptr) image = in_use->changed(d, *rules);
+    const bool built = image.ok() && *image == nullptr;
+    if (built) image = share(build_acl(*rules, load.asked));
     if (!image) return image;
     load.build_seconds = clock.lap();
-    if (models != nullptr) models->acls[d.name] = std::move(*rules);
+    load.entries = rules->rules.size();
+    if (built && models != nullptr) models->acls[d.name] = std::move(*rules);
   } else {
     load.parse_seconds = clock.lap();
+    auto rules = AclRulesView::open(**image);
+    if (!rules) return std::move(rules).error();
+    load.entries = rules->size();
   }
-  auto rules = AclRulesView::open(**image);
-  if (!rules) return std::move(rules).error();
-  load.entries = rules->size();
   load.algorithm = acl_image_algorithm(**image);
   return image;
 }
@@ -162,7 +168,7 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableM
 Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std::vector<Diagnostic>* warnings,
                                  TableModels* models, Rib* best, InputSet* inputs) {
   Clock clock;
-  auto opened = open_inputs(d, ImageKind::kRoutes, inputs);
+  auto opened = open_inputs(d, ImageKind::kRoutes, inputs, load);
   if (!opened) return std::move(opened).error();
   Result<ImagePointer> image = opened->compiled;
   load.compiled = *image != nullptr;
@@ -214,7 +220,7 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
                                       std::vector<Diagnostic>* warnings, TableModels* models, const Rib* rib,
                                       InputSet* inputs, const NeighbourReach& reach) {
   Clock clock;
-  auto opened = open_inputs(d, ImageKind::kAdjacency, inputs);
+  auto opened = open_inputs(d, ImageKind::kAdjacency, inputs, load);
   if (!opened) return std::move(opened).error();
   Result<ImagePointer> image = opened->compiled;
   load.compiled = *image != nullptr;
@@ -339,9 +345,11 @@ std::string path_of(const TableDeclaration& declaration, const std::string& file
   return declaration.type == TableDeclaration::Type::kRoutes ? path_of_route_file(file) : file;
 }
 
-Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load,
-                                std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib, InputSet* inputs,
-                                const NeighbourReach& reach) {
+namespace {
+
+Result<ImagePointer> load_one(const TableDeclaration& d, const Image* routes, TableLoad* load,
+                              std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib, InputSet* inputs,
+                              const NeighbourReach& reach, TablesInUse* in_use) {
   TableLoad local;
   TableLoad& report = load != nullptr ? *load : local;
   report = {};
@@ -350,7 +358,7 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
   switch (d.type) {
     case TableDeclaration::Type::kAcl:
       report.kind = "acl";
-      image = load_acl(d, report, models, inputs);
+      image = load_acl(d, report, models, inputs, in_use);
       break;
     case TableDeclaration::Type::kRoutes:
       report.kind = "routes";
@@ -367,8 +375,16 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
   return image;
 }
 
+}  // namespace
+
+Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load,
+                                std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib, InputSet* inputs,
+                                const NeighbourReach& reach) {
+  return load_one(d, routes, load, warnings, models, rib, inputs, reach, nullptr);
+}
+
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report,
-                             const TableGaps& gaps, TableModels* models, InputSet* inputs) {
+                             const TableGaps& gaps, TableModels* models, InputSet* inputs, TablesInUse* in_use) {
   TableSet set;
   Errors errors;
   TableReport local;
@@ -391,19 +407,11 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
   if (models != nullptr) models->reach = reach;
   // Adjacencies last: they need the routes' next hops, and the routes that lead to these.
   std::map<std::string, Rib, std::less<>> ribs;
+  std::set<std::string, std::less<>> unchanged_routes;  // whose Rib nobody has asked for
   for (const bool adjacencies : {false, true}) {
     for (const auto& element : router.elements) {
       for (TableDeclaration d : element->tables()) {
         if ((d.type == TableDeclaration::Type::kAdjacency) != adjacencies) continue;
-        if (d.type == TableDeclaration::Type::kAcl && !overrides.acl_algorithm.empty())
-          d.algorithm = overrides.acl_algorithm;
-        if (d.type == TableDeclaration::Type::kAcl && d.algorithm.empty()) d.algorithm = kDefaultAclAlgorithm;
-        if (d.type == TableDeclaration::Type::kAcl && d.algorithm == kAclAuto && overrides.on_device)
-          d.algorithm = kAclAutoGpu;
-        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm.empty())
-          d.algorithm = overrides.route_algorithm;
-        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm6.empty())
-          d.algorithm6 = overrides.route_algorithm6;
         auto& tables = table_map(d.type);
         if (tables.contains(d.name)) {
           errors.add(
@@ -417,6 +425,21 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
         }
         tables[d.name] = nullptr;  // taken, whether it loads or not
         if (gaps.unreadable.contains(element.get())) continue;
+        if (auto known = in_use != nullptr ? in_use->unchanged(d) : std::nullopt) {
+          tables[d.name] = std::move(known->image);
+          if (d.type == TableDeclaration::Type::kRoutes) unchanged_routes.insert(d.name);
+          out.loads.push_back(std::move(known->load));
+          continue;
+        }
+        if (d.type == TableDeclaration::Type::kAcl && !overrides.acl_algorithm.empty())
+          d.algorithm = overrides.acl_algorithm;
+        if (d.type == TableDeclaration::Type::kAcl && d.algorithm.empty()) d.algorithm = kDefaultAclAlgorithm;
+        if (d.type == TableDeclaration::Type::kAcl && d.algorithm == kAclAuto && overrides.on_device)
+          d.algorithm = kAclAutoGpu;
+        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm.empty())
+          d.algorithm = overrides.route_algorithm;
+        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm6.empty())
+          d.algorithm6 = overrides.route_algorithm6;
         const Image* routes = nullptr;
         if (adjacencies) {
           auto found = find_table(set.routes, "route table", d.routes);
@@ -430,8 +453,12 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
         TableLoad load;
         Rib best;
         Rib* rib = d.type == TableDeclaration::Type::kRoutes ? &best : nullptr;
+        if (adjacencies && unchanged_routes.erase(d.routes) != 0) {
+          if (Rib routes_in_use = in_use->best_routes(d.routes); routes_in_use.size() != 0)
+            ribs[d.routes] = std::move(routes_in_use);
+        }
         if (const auto it = ribs.find(d.routes); adjacencies && it != ribs.end()) rib = &it->second;
-        auto image = load_table(d, routes, &load, &out.warnings, models, rib, inputs, reach);
+        auto image = load_one(d, routes, &load, &out.warnings, models, rib, inputs, reach, in_use);
         if (image.ok() && rib == &best && best.size() != 0) ribs[d.name] = std::move(best);
         if (!image) {
           errors.add(located(*element, image.error()));

@@ -266,6 +266,7 @@ Result<BitvecView> BitvecView::open(const Image& image) {
   view.words_ = section_array<uint32_t>(*section, header->words_offset, header->words);
   if (count >= uint64_t{1} << 32 || view.chunks_ == nullptr || view.rows_ == nullptr || view.words_ == nullptr)
     return broken("an array lies outside the section");
+  if (image.checked(SectionTag::kAclLookup)) return view;
   for (uint64_t w = 0; w < header->words; ++w) {
     const uint32_t rule = view.words_[w] & ~kFull;
     if (rule < 1 || rule > rules->size()) return broken("a rule is out of range");
@@ -283,6 +284,7 @@ Result<BitvecView> BitvecView::open(const Image& image) {
       }
     }
   }
+  image.note_checked(SectionTag::kAclLookup);
   return view;
 }
 

@@ -41,6 +41,8 @@ Result<TupleSpaceView> TupleSpaceView::open(const Image& image) {
       view.entries6_ == nullptr) {
     return broken("an array lies outside the section");
   }
+  if (header->prune_offset != 0) view.prune_ = section_array<TuplePrune>(*section, header->prune_offset, 1);
+  if (image.checked(SectionTag::kAclLookup)) return view;
   // The filters and the slots of the tables follow each other without a gap, so each word is checked once.
   uint64_t filter_end = 0, slot_end = 0, entries[2] = {0, 0};
   for (uint32_t i = 0, end = uint32_t{view.narrow_} + view.wide_; i < end; ++i) {
@@ -60,7 +62,6 @@ Result<TupleSpaceView> TupleSpaceView::open(const Image& image) {
     }
   }
   if (header->prune_offset != 0) {
-    view.prune_ = section_array<TuplePrune>(*section, header->prune_offset, 1);
     if (view.prune_ == nullptr ||
         section_array<std::byte>(*section, header->prune_offset, header->prune_bytes) == nullptr ||
         !tuple_prune_detail::prune_ok(*view.prune_, header->prune_bytes, view.narrow_)) {
@@ -92,6 +93,7 @@ Result<TupleSpaceView> TupleSpaceView::open(const Image& image) {
       (count6 > 0 && (view.entries6_[count6 - 1].rule & TupleEntry4::kLast) == 0)) {
     return broken("the last bucket has no end");
   }
+  image.note_checked(SectionTag::kAclLookup);
   return view;
 }
 
