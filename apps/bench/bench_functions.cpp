@@ -536,7 +536,7 @@ void add_bench_functions(Command bench) {
       "sluice bench functions\nsluice bench functions --function crc --sizes 64,1024,9000 --device cuda --resident\n"
       "sluice bench functions --device cuda --ways "
       "cpu,launch/commlist/full,launch/commpool/full,persistent/staged/full\n"
-      "sluice bench functions --function lookup --routes 10,1000,1000000 --route-algorithm linear,dir24\n"
+      "sluice bench functions --function lookup --ipv4 10,1000,1000000 --route-algorithm linear,dir24\n"
       "sluice bench functions --function crc --part no-loss,overload --buffers 16,256\n"
       "sluice bench functions --device emu --function chain,separate --sizes 256 --packets 20000",
       [o] {
@@ -561,12 +561,12 @@ void add_bench_functions(Command bench) {
       ->check(OneOf{{"rate", "no-loss", "overload"}})
       ->type_name("NAME,...")
       ->capture_default_str();
-  sub->add_option("--routes", o->route_counts,
+  sub->add_option("--ipv4", o->route_counts,
                   "lookup: generated IPv4 tables of so many routes, through IPRoute (default: IPLookup with 3)")
       ->delimiter(',')
       ->check(Range(10u, 2'000'000u))
       ->type_name("N,...");
-  sub->add_option("--route-algorithm", o->algorithms, "IPv4 lookup algorithms with --routes")
+  sub->add_option("--route-algorithm", o->algorithms, "IPv4 lookup algorithms with --ipv4")
       ->delimiter(',')
       ->check(OneOf{lpm_algorithm_choices4()})
       ->type_name("NAME,...")

@@ -285,7 +285,7 @@ class CaseList {
     // The same workers with the same packets, on one device and on all.
     for (const auto& [name, device] : {std::pair{"one", "cuda:0"}, {"all", "cuda:all"}}) {
       SuiteCase& c = add("ipv4-forwarding", std::string("cuda-devices-") + name,
-                         {"functions", "--device", device, "--function", "lookup", "--routes", "101", "--sizes", "64",
+                         {"functions", "--device", device, "--function", "lookup", "--ipv4", "101", "--sizes", "64",
                           "--batch", "1024", "--workers", device_workers(), "--packets", pick("2000000", "200000"),
                           "--ways", "launch/staged/full,launch/commlist/full"},
                          fmt::format("cuda/devices_{}/", name));
@@ -415,7 +415,7 @@ class CaseList {
           .probes = ProbeSet::kCores;
     };
     add_both("lookup-routes",
-             joined({"functions", "--function", "lookup", "--sizes", "64", "--routes",
+             joined({"functions", "--function", "lookup", "--sizes", "64", "--ipv4",
                      pick("10,100,1000,10000,100000,1000000", "10,1000,100000"), "--route-algorithm", "linear,dir24"},
                     if_quick({"--packets", "50000", "--sample", "2000"})),
              {}, {}, "table/", pick("cpu,launch/staged/full,persistent/staged/full", "cpu,launch/staged/full"));

@@ -89,7 +89,7 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
   for (const Json& one : result.at("benchmarks")) {
     if (one.value("run_type", "iteration") != "iteration") continue;
     std::string name = one.value("run_name", one.value("name", ""));
-    name = name.substr(0, name.find("/iterations:"));
+    for (const char* tail : {"/iterations:", "/manual_time"}) name = name.substr(0, name.find(tail));
     if (const std::string label = one.value("label", ""); !label.empty()) name += ", " + label;
     const auto [at, fresh] = all.try_emplace(name);
     if (fresh) order.push_back(name);

@@ -112,6 +112,14 @@ Json load_average() {
   return ::getloadavg(&load, 1) == 1 ? Json(std::round(load * 100) / 100) : Json(nullptr);
 }
 
+// What a child printed; no object where it is none. google-benchmark writes NaN where a counter is 0 in every
+// repetition.
+Json document_of(std::string text) {
+  for (const std::string wrong : {": NaN", ": -NaN", ": Infinity", ": -Infinity"})
+    for (size_t at = 0; (at = text.find(wrong, at)) != std::string::npos;) text.replace(at, wrong.size(), ": null");
+  return Json::parse(text, nullptr, false);
+}
+
 // A case on its way through the passes.
 struct Measured {
   SuiteCase c;
@@ -239,7 +247,7 @@ class SuiteRun {
         without(m, fmt::format("not measured here: it did not end within {}", human_seconds(limit_s)));
       return;
     }
-    Json result = Json::parse(ended.out, nullptr, false);
+    Json result = document_of(ended.out);
     if (ended.code != 0 || !result.is_object()) {
       const bool unavailable = ended.code == static_cast<int>(Exit::kUnavailable);
       return without(m, (unavailable ? "not measured here: " : "refused: ") + reason_of(ended));
