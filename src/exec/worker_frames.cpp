@@ -124,9 +124,9 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
   if (range.records == nullptr) return false;
   cross_lent(rows.memory + first.at, bytes, head, heads, rows.longest, range);
   range.first = first.at;
-  if (device_.copies_runs && rows.longest <= kFrameRegion) {
-    range.run = run_of(rows, count);
-    if (range.run.bytes != 0) range.next_run = run_after(rows);
+  // To wait for a copy costs the host a microsecond, which a small batch does not make good.
+  if (device_.copies_runs && rows.longest <= kFrameRegion && bytes >= kRunBytes / 4) {
+    range.run = range.next_run = run_of(rows, count);
   }
   a.records = rows.records;
   a.flight.count = count;

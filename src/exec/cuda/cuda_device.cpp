@@ -139,25 +139,18 @@ Result<void> CudaShared::prepare_runs() {
 
 Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, const LentRun& next, cudaStream_t stream) {
   const auto copy = [&](uint32_t place, const LentRun& from) -> Result<void> {
-    const uint8_t number = ++runs_asked_[place];
     std::byte* const to = run_memory_ + place * kRunBytes;
     cudaError_t e = cudaMemcpyAsync(to, from.host, from.bytes, cudaMemcpyHostToDevice, run_stream_);
     if (e == cudaSuccess) e = cudaEventRecord(run_copied_[place], run_stream_);
-    if (e == cudaSuccess) {
-      e = cudaMemcpyAsync(runs_copied_ + place, run_numbers_ + number, 1, cudaMemcpyDeviceToHost, run_stream_);
-    }
     if (e == cudaSuccess) return {};
     return cuda_error(e, fmt::format("copy a run of {} bytes of frames", from.bytes));
   };
   auto place = runs.take(run, next, copy);
   if (!place) return std::move(place).error();
   if (*place == CopiedRuns::kNone) return RunPlace();
-  // Nobody else asks the place for a run while it is taken.
-  if (__atomic_load_n(runs_copied_ + *place, __ATOMIC_ACQUIRE) != runs_asked_[*place]) {
-    if (const cudaError_t e = cudaStreamWaitEvent(stream, run_copied_[*place]); e != cudaSuccess) {
-      runs.leave(*place);
-      return cuda_error(e, "wait for a run of frames");
-    }
+  if (const cudaError_t e = cudaStreamWaitEvent(stream, run_copied_[*place]); e != cudaSuccess) {
+    runs.leave(*place);
+    return cuda_error(e, "wait for a run of frames");
   }
   return RunPlace{*place, run_memory_ + *place * kRunBytes};
 }
