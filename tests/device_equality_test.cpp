@@ -177,13 +177,13 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   check(brief, limit, zero_copy);
   check(mixed, limit, {staged[1]});
   check(mixed, limit, zero_copy);
-  // More than one run of frames that cross together (LentRun), of which batches of 3,000 packets may need two.
+  // More than one run of frames that cross together (LentRun), of which batches of 8,191 packets may need two.
   const uint32_t run = kRunBytes / 64;
   const std::string small = short_frames(dir, mixed, 64, run + 1000);
   check(small, 2 * run + 5000,
-        {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 4096},
-         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 3000, 1, 8},
-         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 4096, 2}});
+        {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192},
+         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 8191, 1, 8},
+         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192, 2}});
 }
 
 // A mark comes back with the rule that gives it; nothing is done again for it.

@@ -126,7 +126,7 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
   range.first = first.at;
   // To wait for a copy costs the host a microsecond, which a small batch does not make good.
   if (device_.copies_runs && rows.longest <= kFrameRegion && bytes >= kRunBytes / 4) {
-    range.run = range.next_run = run_of(rows, count);
+    range.run = run_of(rows, count);
   }
   a.records = rows.records;
   a.flight.count = count;

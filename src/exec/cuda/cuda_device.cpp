@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "exec/cuda/drivers.h"
 #include "exec/cuda/nvml.h"
@@ -109,23 +108,11 @@ CudaShared::~CudaShared() {
     if (event != nullptr) (void)cudaEventDestroy(event);
   }
   memory->free_device(run_memory_);
-  memory->free_device(run_numbers_);
-  memory->free_pinned(runs_copied_);
 }
 
 Result<void> CudaShared::prepare_runs() {
   const std::lock_guard lock(mutex_);
   if (run_memory_ != nullptr) return {};
-  std::array<uint8_t, 256> numbers;
-  std::iota(numbers.begin(), numbers.end(), uint8_t{0});
-  auto there = memory->allocate_device(numbers.size());
-  if (!there) return std::move(there).error();
-  run_numbers_ = static_cast<uint8_t*>(*there);
-  if (auto ok = memory->upload(run_numbers_, numbers.data(), numbers.size()); !ok) return ok;
-  auto copied = memory->allocate_pinned(CopiedRuns::kPlaces);
-  if (!copied) return std::move(copied).error();
-  runs_copied_ = static_cast<uint8_t*>(*copied);
-  std::fill_n(runs_copied_, CopiedRuns::kPlaces, uint8_t{0});
   memory->use();
   cudaError_t e = cudaStreamCreateWithFlags(&run_stream_, cudaStreamNonBlocking);
   for (size_t i = 0; i < run_copied_.size() && e == cudaSuccess; ++i)
@@ -137,15 +124,15 @@ Result<void> CudaShared::prepare_runs() {
   return {};
 }
 
-Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, const LentRun& next, cudaStream_t stream) {
-  const auto copy = [&](uint32_t place, const LentRun& from) -> Result<void> {
+Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream_t stream) {
+  const auto copy = [&](uint32_t place) -> Result<void> {
     std::byte* const to = run_memory_ + place * kRunBytes;
-    cudaError_t e = cudaMemcpyAsync(to, from.host, from.bytes, cudaMemcpyHostToDevice, run_stream_);
+    cudaError_t e = cudaMemcpyAsync(to, run.host, run.bytes, cudaMemcpyHostToDevice, run_stream_);
     if (e == cudaSuccess) e = cudaEventRecord(run_copied_[place], run_stream_);
     if (e == cudaSuccess) return {};
-    return cuda_error(e, fmt::format("copy a run of {} bytes of frames", from.bytes));
+    return cuda_error(e, fmt::format("copy a run of {} bytes of frames", run.bytes));
   };
-  auto place = runs.take(run, next, copy);
+  auto place = runs.take(run, copy);
   if (!place) return std::move(place).error();
   if (*place == CopiedRuns::kNone) return RunPlace();
   if (const cudaError_t e = cudaStreamWaitEvent(stream, run_copied_[*place]); e != cudaSuccess) {

@@ -47,11 +47,9 @@ struct CudaShared {
     uint32_t number = CopiedRuns::kNone;
     std::byte* device = nullptr;
   };
-  Result<RunPlace> take_run(const LentRun& run, const LentRun& next, cudaStream_t stream);
+  Result<RunPlace> take_run(const LentRun& run, cudaStream_t stream);
   // Before the first of them. Errors: no memory.
   Result<void> prepare_runs();
-  // Whether a run is on its way.
-  bool copies_runs() { return run_stream_ != nullptr && cudaStreamQuery(run_stream_) == cudaErrorNotReady; }
   CopiedRuns runs;
 
  private:
@@ -61,12 +59,6 @@ struct CudaShared {
   std::byte* run_memory_ = nullptr;  // of all places
   cudaStream_t run_stream_ = nullptr;
   std::array<cudaEvent_t, CopiedRuns::kPlaces> run_copied_{};
-  // How many runs each place was asked to take, modulo 256, and, on the host and stored by a copy behind each run, how
-  // many it has: who finds them alike asks the driver for nothing. The device has the numbers from which these copies
-  // are made.
-  std::array<uint8_t, CopiedRuns::kPlaces> runs_asked_{};
-  uint8_t* runs_copied_ = nullptr;
-  uint8_t* run_numbers_ = nullptr;
 };
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,

@@ -117,7 +117,7 @@ class CudaSlabs final : public SlabDriver {
     // Kernels read frames over the bus and store what becomes of them in host memory, but for runs that were copied.
     void* frames_at = pool.host_there;
     if (frames() && transport_ == Transport::kStaged && pool.run.bytes != 0) {
-      auto place = shared_->take_run(pool.run, pool.next_run, s.stream);
+      auto place = shared_->take_run(pool.run, s.stream);
       if (!place) return std::move(place).error();
       s.run = place->number;
       if (place->device != nullptr) frames_at = place->device + (pool.host - pool.run.host);
@@ -186,9 +186,6 @@ class CudaSlabs final : public SlabDriver {
   Result<void> join(uint64_t limit_ns) override {
     shared_->memory->use();
     const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
-    // What is copied ahead reads memory that somebody may free next.
-    while (shared_->copies_runs() && std::chrono::steady_clock::now() < limit)
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
     for (const Slab& s : slabs_) {
       // Any other error: the device has failed and runs nothing.
       while (!ended(s) && query(s) == cudaErrorNotReady) {

@@ -21,30 +21,16 @@ struct LentRun {
 };
 inline constexpr size_t kRunBytes = size_t{2} << 20;
 
-inline uint64_t rows_per_run(const LentRows& rows) {
+// The run of which `count` rows are a part; none where they belong to two.
+inline LentRun run_of(const LentRows& rows, uint32_t count) {
   const uint64_t line = (uint64_t{rows.longest} + 63) / 64 * 64;
-  return kRunBytes / (line != 0 ? line : 64);
-}
-// The run that begins at row `begin` of the source of `rows`.
-inline LentRun run_at(const LentRows& rows, uint64_t begin) {
-  const uint64_t each = rows_per_run(rows), rest = rows.total - begin;
-  const FrameRecord* const first = rows.records - rows.row + begin;
+  const uint64_t each = kRunBytes / (line != 0 ? line : 64);
+  if (each == 0 || rows.row / each != (rows.row + count - 1) / each) return {};
+  const uint64_t begin = rows.row / each * each, rest = rows.total - begin;
+  const FrameRecord* const first = rows.records - (rows.row - begin);
   const FrameRecord& last = first[(rest < each ? rest : each) - 1];
   return {rows.source, rows.turn, begin, reinterpret_cast<const std::byte*>(rows.memory) + first->at,
           size_t{last.at} - first->at + (size_t{last.bytes} + 63) / 64 * 64};
-}
-// The run of which `count` rows are a part; none where they belong to two.
-inline LentRun run_of(const LentRows& rows, uint32_t count) {
-  const uint64_t each = rows_per_run(rows);
-  if (each == 0 || rows.row / each != (rows.row + count - 1) / each) return {};
-  return run_at(rows, rows.row / each * each);
-}
-// The run that a source will lend of after the one that has row 0 of `rows`.
-inline LentRun run_after(const LentRows& rows) {
-  const uint64_t behind = (rows.row / rows_per_run(rows) + 1) * rows_per_run(rows);
-  LentRun next = run_at(rows, behind < rows.total ? behind : 0);
-  if (behind >= rows.total) ++next.turn;
-  return next;
 }
 
 // The places of runs on one device, each of kRunBytes. Thread-safe.
@@ -53,25 +39,27 @@ class CopiedRuns {
   static constexpr uint32_t kPlaces = 32;
   static constexpr uint32_t kNone = kPlaces;
 
-  // The place of a run, which it keeps until as many have left as have taken it. `copy(place, run)` begins to bring it
-  // there if it is not, and with it the run that follows, `next`; nobody else gets the place before it returns. kNone:
-  // all places are taken. Errors: those of `copy`.
+  // The place of a run, which it keeps until as many have left as have taken it. `copy(place)` begins to bring it there
+  // if it is not, and nobody else gets the place before it returns. kNone: all places are taken. Errors: those of
+  // `copy`.
   template <typename Copy>
-  Result<uint32_t> take(const LentRun& run, const LentRun& next, Copy&& copy) {
+  Result<uint32_t> take(const LentRun& run, Copy&& copy) {
     const std::lock_guard lock(mutex_);
-    auto found = find(run, copy);
-    if (!found || *found == kNone) return found;
-    Place& place = places_[*found];
-    ++place.users;
-    place.used = ++uses_;
-    if (place.fresh) {
-      place.fresh = false;
-      if (auto ahead = find(next, copy); !ahead) {
-        --place.users;
-        return ahead;
+    uint32_t free = kNone;
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      Place& place = places_[p];
+      if (place.source == run.source && place.turn == run.turn && place.row == run.row) {
+        ++place.users;
+        place.used = ++uses_;
+        return p;
       }
+      if (place.users == 0 && (free == kNone || place.used < places_[free].used)) free = p;
     }
-    return found;
+    if (free == kNone) return kNone;
+    places_[free] = {};
+    if (Result<void> ok = copy(free); !ok.ok()) return std::move(ok).error();
+    places_[free] = {run.source, run.turn, run.row, ++uses_, 1};
+    return free;
   }
   // Nobody who took it reads it any more.
   void leave(uint32_t place) {
@@ -82,24 +70,9 @@ class CopiedRuns {
  private:
   struct Place {
     uint64_t source = 0, turn = 0, row = 0;  // of the run; no source: none
-    uint64_t used = 0;                       // when it was brought or taken last
+    uint64_t used = 0;                       // when it was taken last
     uint32_t users = 0;
-    bool fresh = false;  // nobody has taken it yet
   };
-  template <typename Copy>
-  Result<uint32_t> find(const LentRun& run, Copy&& copy) {
-    uint32_t free = kNone;
-    for (uint32_t p = 0; p < kPlaces; ++p) {
-      const Place& place = places_[p];
-      if (place.source == run.source && place.turn == run.turn && place.row == run.row) return p;
-      if (place.users == 0 && (free == kNone || place.used < places_[free].used)) free = p;
-    }
-    if (free == kNone) return kNone;
-    places_[free] = {};
-    if (Result<void> ok = copy(free, run); !ok.ok()) return std::move(ok).error();
-    places_[free] = {run.source, run.turn, run.row, ++uses_, 0, true};
-    return free;
-  }
 
   std::mutex mutex_;
   std::array<Place, kPlaces> places_;

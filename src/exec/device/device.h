@@ -118,8 +118,8 @@ class SlabDriver {
     std::byte* heads = nullptr;
     FrameSlots slots;
     uint32_t first = 0;
-    // What `host` is a part of, if it crosses with more than this, and what follows.
-    LentRun run, next_run;
+    // What `host` is a part of, if it crosses with more than this.
+    LentRun run;
     // In the device's memory, where they are not those of the slab.
     const FrameRecord* records = nullptr;
     // The device's addresses of `host`, `to` and `heads`: it may go there itself.

@@ -141,8 +141,8 @@ class EmuSlabs final : public SlabDriver {
     if (shared_->killed()) return Error("the emulated device was killed");
     uint32_t place = CopiedRuns::kNone;
     if (staged_ && pool.run.bytes != 0) {
-      auto taken = shared_->runs.take(pool.run, pool.next_run, [&](uint32_t free, const LentRun& run) -> Result<void> {
-        shared_->run_bytes[free].assign(run.host, run.host + run.bytes);
+      auto taken = shared_->runs.take(pool.run, [&](uint32_t free) -> Result<void> {
+        shared_->run_bytes[free].assign(pool.run.host, pool.run.host + pool.run.bytes);
         return {};
       });
       if (!taken) return std::move(taken).error();
