@@ -102,7 +102,8 @@ TEST_F(CliRunTest, FramesCrossWholeWhereBatchesAreLarge) {
   says("--batch 1024 --priorities", "staged", "keys are sent");
   says("--batch 8 --records frame", "staged", "frames are sent");
   ASSERT_EQ(sluice("run -q " + standard_ + " --out want.pcap").code, 0);
-  for (const char* way : {"--batch 1024", "--batch 8192 --workers 2 --transport zerocopy", "--batch 1024 --hits hits"}) {
+  for (const char* way :
+       {"--batch 1024", "--batch 8192 --workers 2 --transport zerocopy", "--batch 1024 --hits hits"}) {
     SCOPED_TRACE(way);
     const Said run = sluice("run " + standard_ + " --device emu -o json --out got.pcap " + way);
     ASSERT_EQ(run.code, 0) << run.err;

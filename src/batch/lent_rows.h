@@ -22,10 +22,10 @@ struct LentRows {
   const FrameRecord* records = nullptr;    // places count from `memory`
   const uint64_t* bytes_before = nullptr;  // of the frames before row i, from some frame on; one more than rows
   const uint64_t* timestamps = nullptr;
-  uint64_t later_ns = 0;      // than these
-  uint8_t* memory = nullptr;  // nobody writes there, unless it is the batch's own
-  uint32_t longest = 0;       // bytes of a frame at most
-  uint32_t deepest = 0;       // in front of a network header at most
+  uint64_t later_ns = 0;        // than these
+  uint8_t* memory = nullptr;    // nobody writes there, unless it is the batch's own
+  uint32_t longest = 0;         // bytes of a frame at most
+  uint32_t deepest = 0;         // in front of a network header at most
   uint64_t source = 0;          // a number that no other source has, from 1
   uint64_t turn = 0;            // how many times it has lent all its rows before
   uint64_t row = 0, total = 0;  // which of them row 0 is, and how many there are
