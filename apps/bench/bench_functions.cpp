@@ -130,13 +130,13 @@ DeviceFlags flags_of(DeviceFlags flags, const std::string& way) {
          "such as launch/commlist/full");
   };
   if (words.size() < 3 || words.size() > 4) refuse("");
-  const auto check = [&](const std::string& word, const std::vector<std::string>& all) {
-    if (std::find(all.begin(), all.end(), word) == all.end())
-      refuse(fmt::format(": '{}' is none of {}", word, fmt::join(all, ", ")));
+  const auto check = [&](const std::string& word, const OneOf& all) {
+    if (std::find(all.words.begin(), all.words.end(), word) == all.words.end())
+      refuse(fmt::format(": '{}' is none of {}", word, fmt::join(all.words, ", ")));
   };
-  check(words[0], {"launch", "persistent", "adaptive"});
-  check(words[1], {"auto", "staged", "zerocopy", "commlist", "commpool"});
-  check(words[2], {"full", "master"});
+  check(words[0], kDeviceModes);
+  check(words[1], kTransports);
+  check(words[2], kThreadings);
   flags.mode = words[0];
   flags.transport = words[1];
   flags.threading = words[2];

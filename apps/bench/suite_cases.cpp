@@ -196,7 +196,7 @@ class CaseList {
                   fmt::format("^acl/patched/lookup(_at_1M_updates)?/{}$", lists), {}, "");
     add_benchmark("classbench", "updates", "formats_benches",
                   fmt::format("^acl/patched/update(_and_lookup)?/{}$", lists), {}, "");
-    finish_updates(all_.size() - 2, "updates");
+    finish_updates("updates");
   }
 
   void add_full_tables() {
@@ -221,12 +221,12 @@ class CaseList {
         quick_ ? "^patched4/dir24/lookup(_at_1M_changes)?/weighted$" : "^patched4/.*/lookup(_at_1M_changes)?/", {}, "");
     add_benchmark("full-tables", "updates", "tables_benches",
                   quick_ ? "^patched4/dir24/set_and_publish/10000" : "^patched4/.*/set_and_publish/", {}, "");
-    finish_updates(all_.size() - 2, "changes");
+    finish_updates("changes");
   }
 
   // Of lookups beside changes, and of changes, the last two cases.
-  void finish_updates(size_t first, const char* items) {
-    for (size_t i = first; i < all_.size(); ++i) {
+  void finish_updates(const char* items) {
+    for (size_t i = all_.size() - 2; i < all_.size(); ++i) {
       all_[i].checks = false;
       all_[i].probes = ProbeSet::kCores;
     }

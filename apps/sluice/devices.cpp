@@ -29,14 +29,14 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
       ->capture_default_str();
   sub.add_option("--mode", f.mode,
                  "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)")
-      ->check(OneOf{{"launch", "persistent", "adaptive"}})
+      ->check(kDeviceModes)
       ->type_name("MODE")
       ->capture_default_str();
   sub.add_option(
          "--transport", f.transport,
          "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (frame addresses), commpool "
          "(the same with a device copy)")
-      ->check(OneOf{{"staged", "zerocopy", "commlist", "commpool"}})
+      ->check(kTransports)
       ->type_name("TRANSPORT")
       ->capture_default_str();
   sub.add_option(
@@ -63,7 +63,7 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
       ->capture_default_str();
   sub.add_option("--threading", f.threading,
                  "Which threads submit to a device: full (every worker) or master (one thread for all workers)")
-      ->check(OneOf{{"full", "master"}})
+      ->check(kThreadings)
       ->type_name("WHO")
       ->capture_default_str();
   sub.add_option("--enter-after", f.enter_after, "Adaptive mode: busy batches before persistent")

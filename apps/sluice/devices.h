@@ -15,6 +15,11 @@
 
 namespace sluice::app {
 
+// What --mode, --transport and --threading take.
+inline const OneOf kDeviceModes{{"launch", "persistent", "adaptive"}};
+inline const OneOf kTransports{{"staged", "zerocopy", "commlist", "commpool"}};
+inline const OneOf kThreadings{{"full", "master"}};
+
 struct DeviceFlags {
   std::string device = "cpu";
   std::string mode = "launch", transport = "staged", records = "auto", threading = "full";

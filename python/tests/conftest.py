@@ -4,6 +4,8 @@ import struct
 import numpy as np
 import pytest
 
+import sluice
+
 
 def ipv4_frame(src, dst, proto=6, sport=1024, dport=80, flags=0x02, ttl=64, payload=b"", dscp=0):
     """An Ethernet frame with IPv4, built by hand."""
@@ -76,6 +78,21 @@ def frames():
         else:
             made.append(ipv4_frame(0x0A000000 + i, 0xC0000207, 6 if i % 2 else 17, 1024 + i, 80 + i % 3, payload=bytes(i % 40)))
     return made
+
+
+RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
+
+
+@pytest.fixture
+def rules(tmp_path):
+    path = tmp_path / "edge.acl"
+    path.write_text(RULES)
+    return path
+
+
+@pytest.fixture
+def graph(rules):
+    return sluice.Graph.standard(acl=rules)
 
 
 @pytest.fixture

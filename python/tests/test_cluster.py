@@ -15,14 +15,6 @@ from conftest import block, interface, ipv4_frame, packet, pcap, pcapng, section
 from sluice._program import Worker
 from sluice._sources import Source
 
-RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
-
-
-@pytest.fixture
-def graph(tmp_path):
-    (tmp_path / "edge.acl").write_text(RULES)
-    return sluice.Graph.standard(acl=tmp_path / "edge.acl")
-
 
 @pytest.fixture
 def captures(tmp_path, frames):

@@ -11,15 +11,6 @@ import pytest
 import sluice
 from conftest import ipv4_frame, pcap
 
-RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
-
-
-@pytest.fixture
-def rules(tmp_path):
-    path = tmp_path / "edge.acl"
-    path.write_text(RULES)
-    return path
-
 
 def test_a_standard_graph_accounts_for_all(capture, rules, tmp_path, frames):
     out = tmp_path / "out.pcap"

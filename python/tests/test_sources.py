@@ -10,14 +10,6 @@ from sluice._sources import find
 
 fs = pytest.importorskip("pyarrow.fs", reason="pyarrow is not installed")
 
-RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
-
-
-@pytest.fixture
-def graph(tmp_path):
-    (tmp_path / "edge.acl").write_text(RULES)
-    return sluice.Graph.standard(acl=tmp_path / "edge.acl")
-
 
 @pytest.fixture
 def tree(tmp_path, frames):

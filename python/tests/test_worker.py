@@ -17,15 +17,7 @@ import sluice.ray
 from conftest import ipv4_frame, pcap
 from sluice._program import Died, Worker, program
 
-RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
 LIMIT = 60  # seconds, for what is to happen
-
-
-@pytest.fixture
-def rules(tmp_path):
-    path = tmp_path / "edge.acl"
-    path.write_text(RULES)
-    return path
 
 
 @pytest.fixture

@@ -204,9 +204,8 @@ SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& recor
 SLUICE_HD bool is_frame_head(const FrameSlots& slots, const Packet& p) {
   return slots.head != 0 && p.data == 0;
 }
-// What of the copy goes back: from the frame's first byte on.
+// What of the copy goes back of a frame that is no head: from its first byte on.
 SLUICE_HD uint32_t frame_bytes_back(const FrameRecord& record, const FrameSlots& slots, const Packet& p) {
-  if (is_frame_head(slots, p)) return slots.head;
   const int32_t end = static_cast<int32_t>(slots.crossing(record.bytes)) - p.data;
   return end > 0 ? static_cast<uint32_t>(end) : 0;
 }

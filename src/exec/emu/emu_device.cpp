@@ -97,14 +97,15 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
   }
   if (shape.key_out != 0) results.details[i] = frame_detail(walker);
   if ((result & kFrameRedo) != 0 || walker.path == kPathDropped) return;
-  const uint32_t back = frame_bytes_back(record, pool.slots, walker.packet);
   if (is_frame_head(pool.slots, walker.packet)) {
+    const uint32_t head = pool.slots.head;
     // What does not come back is as it was.
-    if (room > back) SLUICE_CHECK(std::memcmp(frame + back, from + (record.at - pool.first) + back, room - back) == 0);
-    std::memcpy(pool.heads + size_t{i} * back, frame, back);
+    if (room > head) SLUICE_CHECK(std::memcmp(frame + head, from + (record.at - pool.first) + head, room - head) == 0);
+    std::memcpy(pool.heads + size_t{i} * head, frame, head);
     return;
   }
-  std::memcpy(pool.to + (record.at - pool.first), frame + walker.packet.data, back);
+  std::memcpy(pool.to + (record.at - pool.first), frame + walker.packet.data,
+              frame_bytes_back(record, pool.slots, walker.packet));
 }
 
 // -- launch mode ------------------------------------------------------------------------------------------------------
