@@ -349,6 +349,22 @@ class Bench:
         way = "".join(f"{step} -> " for step in steps)
         return self.graph(key, f"{tables}FromDump(ring.pcap) -> ToDPDKDevice(net_ring0);\nFromDPDKDevice(net_ring0) -> {way}ToDPDKDevice(net_ring0);\n")
 
+    def two_rings(self, key, *steps):
+        """Million packets a second by the clock: from one ring to the other and back, each by a worker of its own. A packet counts at each."""
+        way = "".join(f"{step} -> " for step in steps)
+        (self.folder / "two.click").write_text(
+            f"RouteTable(fib, FILE routes{key}.img);\nAdjacencyTable(adj, ROUTES fib);\nFromDump(ring.pcap) -> ToDPDKDevice(net_ring0);\n" +
+            "".join(f"FromDPDKDevice(net_ring{one}) -> {way}ToDPDKDevice(net_ring{1 - one});\n" for one in (0, 1)))
+
+        def once(packets):
+            out, _ = self.timed(120, self.programs[key], "run", "two.click", "--workers", 2, "--limit", packets, "-q", "-o", "json")
+            said = json.loads(out)
+            if any(port["method"] != "dpdk" for port in said["interfaces"]) or not said["conserved"] or said["workers"] != 2:
+                raise RuntimeError("a run by another method or one worker, or packets are missing")
+            return said["packets_in"], said["seconds"]
+
+        return self.twice(once, self.arguments.packets // 10, self.arguments.packets)
+
     def testpmd(self, copy):
         def once(seconds):
             out, used = self.timed(seconds, self.arguments.testpmd, "--no-huge", "-m", "512", "--no-pci", "-l", "0,1", f"--vdev=net_null0,copy={copy}",
@@ -392,6 +408,7 @@ class Bench:
         rows["run, net_ring"] = lambda: self.ring(key)
         way = ["IPInput", "IPRoute(TABLE fib)", "AdjacencyRewrite(TABLE adj)"]
         rows["run, net_ring, routes"] = lambda: self.ring(key, *way)
+        rows["run, two net_rings, routes, a worker each"] = lambda: self.two_rings(key, *way)
         if a.acl:
             rows["run, net_ring, access list and routes"] = lambda: self.ring(key, way[0], "ACL(TABLE acl)", *way[1:])
         return {name: value for name, value in rows.items() if a.only in name}

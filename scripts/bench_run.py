@@ -7,7 +7,7 @@
 Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, and untagged
 ones that are as long as those with two; destinations drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
 a Queue and an Unqueue, capture to capture with files in memory (processor time per packet, reading and writing included, less
-that of a short run), a gzip capture by the clock, beside zlib alone on the same file, and four captures in turn by one to four workers. A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
+that of a short run), the packets that `bench pipeline` makes beside its own figure, a gzip capture by the clock, beside zlib alone on the same file, and four captures in turn by one to four workers. A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
 """
 import argparse
 import datetime
@@ -74,6 +74,9 @@ class Bench:
             self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.capture), "--routes", self.arguments.routes, *size, *words,
                       "--out", kind + ".pcap")
         plain = (self.folder / "IPv4.pcap").read_bytes()
+        # Those of `bench pipeline`, whose addresses are these routes' own.
+        self.call(sluice, "gen", "traffic", "--packets", "65536", "--routes", self.arguments.routes, "--mix", "fixed", "--size", "64", "--ipv6", "0", "--flows", "262144",
+                  "--zipf", "0", "--seed", str(self.arguments.seed), "-q", "--out", "pipeline.pcap")
         for kind, tags in TAGS.items():
             (self.folder / f"{kind}.pcap").write_bytes(tagged(plain, tags))
         self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.long), "--routes", self.arguments.routes, *size, "--size", "64",
@@ -143,6 +146,14 @@ class Bench:
                 raise RuntimeError("zlib alone: not the capture")
             return self.arguments.long / (time.monotonic() - before) / 1e6
 
+        def pipeline():
+            said = json.loads(self.call(self.programs[key], "bench", "pipeline", "-q", "-o", "json", "--count", "10", "--seed",
+                                        str(self.arguments.seed), "--routes", self.arguments.routes)[0])
+            return next(row["median"] for row in said["results"] if row["case"] == "routes/64B/x1")
+
+        if not key:
+            rows["bench pipeline, routes"] = (None, pipeline)
+            played("memory port, routes, packets of bench pipeline", "bench pipeline, routes", "pipeline")
         rows["capture to capture, IPv4"] = (None, captured)
         if not key:
             rows["zlib alone"] = (None, unpacked)

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "tables/image.h"
+#include "tables/lpm/entries.h"
 #include "tables/lpm/intervals.h"
 
 namespace sluice {
@@ -58,7 +59,7 @@ void fill(const std::vector<Interval4>& intervals, uint32_t next_hops, Entry* sl
       begin = stop;
     }
     if (begin < end >> 8 << 8) {
-      if (next_hop != 0) std::fill(slots + (begin >> 8), slots + (end >> 8), static_cast<Entry>(next_hop));
+      if (next_hop != 0) fill_entries(slots + (begin >> 8), (end >> 8) - (begin >> 8), static_cast<Entry>(next_hop));
       begin = end >> 8 << 8;
     }
     if (begin < end) fill_partial(begin, end, next_hop);
@@ -304,16 +305,6 @@ inline void lookup_with(LpmIsa isa, const Entry* slots, const uint32_t* addresse
   if (isa == LpmIsa::kAvx2 && kHasAvx2) return Avx2::lookup(slots, addresses, next_hops, n, limit);
 #endif
   lookup_scalar(slots, addresses, next_hops, n, limit);
-}
-
-// n is a multiple of 16.
-template <typename Entry>
-uint32_t highest_entry(const Entry* entries, size_t n) {
-  Entry highest[16] = {};
-  for (size_t i = 0; i < n; i += 16) {
-    for (size_t k = 0; k < 16; ++k) highest[k] = std::max(highest[k], entries[i + k]);
-  }
-  return *std::max_element(highest, highest + 16);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "tables/image.h"
+#include "tables/lpm/entries.h"
 #include "tables/lpm/intervals.h"
 #include "tables/lpm/lists.h"
 
@@ -191,8 +192,7 @@ Result<PlanBView> PlanBView::open(std::span<const std::byte> section, uint32_t n
     }
   }
   auto check_leaves = [&](const auto* leaves) {
-    const uint64_t highest = *std::max_element(leaves, leaves + h.leaf_count);
-    return highest <= uint64_t{h.next_hops} + h.block_count;
+    return highest_entry(leaves, h.leaf_count) <= uint64_t{h.next_hops} + h.block_count;
   };
   view.wide_ = h.leaf_bytes == 4;
   view.leaves_ = section.data() + at.leaves;

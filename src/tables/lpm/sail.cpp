@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "tables/image.h"
+#include "tables/lpm/entries.h"
 #include "tables/lpm/intervals.h"
 
 namespace sluice {
@@ -65,7 +66,7 @@ void fill(const std::vector<Interval4>& intervals, const SailShape& shape, uint3
           uint16_t* blocks) {
   const uint32_t shared_at = shape.own_chunks * 256;
   for (size_t i = 0; i < shape.shared_hops.size(); ++i) {
-    std::fill_n(chunks + shared_at + i * 256, 256, static_cast<Entry>(shape.shared_hops[i]));
+    fill_entries(chunks + shared_at + i * 256, 256, static_cast<Entry>(shape.shared_hops[i]));
   }
   uint32_t used = 0;
   int64_t block_slot = -1;
@@ -94,7 +95,7 @@ void fill(const std::vector<Interval4>& intervals, const SailShape& shape, uint3
       const uint32_t chunk = shape.root[begin >> 16];
       if (chunk < shared_at && next_hop != 0) {
         Entry* first = chunks + chunk + (begin >> 8 & 255);
-        std::fill(first, first + ((stop - begin) >> 8), static_cast<Entry>(next_hop));
+        fill_entries(first, (stop - begin) >> 8, static_cast<Entry>(next_hop));
       }
       begin = stop;
     }
@@ -204,11 +205,6 @@ __attribute__((target("avx512f"))) void answer_avx512(const uint16_t* chunks, co
 #pragma GCC diagnostic pop
 #endif
 #endif
-
-template <typename Entry>
-uint32_t highest_entry(const Entry* entries, size_t n) {
-  return n == 0 ? 0 : *std::max_element(entries, entries + n);
-}
 
 }  // namespace
 

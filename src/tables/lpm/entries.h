@@ -1,0 +1,45 @@
+// Long arrays of entries: filled, and searched for their highest. By whole lines: a compiler that does not optimise for
+// vectors, and a sanitizer that looks at every access, take an entry at a time otherwise, and a table has 2^24. host
+// only
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace sluice {
+
+template <typename Entry>
+struct LineOf {
+  typedef Entry Type __attribute__((vector_size(64)));
+  static constexpr size_t kEntries = 64 / sizeof(Entry);
+};
+
+// 0 of none.
+template <typename Entry>
+uint32_t highest_entry(const Entry* entries, size_t n) {
+  using Line = typename LineOf<Entry>::Type;
+  Line highest = {};
+  size_t i = 0;
+  for (; i + LineOf<Entry>::kEntries <= n; i += LineOf<Entry>::kEntries) {
+    Line line;
+    std::memcpy(&line, entries + i, sizeof line);
+    highest = line > highest ? line : highest;
+  }
+  Entry most = 0;
+  for (size_t k = 0; k < LineOf<Entry>::kEntries; ++k) most = std::max<Entry>(most, highest[k]);
+  for (; i < n; ++i) most = std::max(most, entries[i]);
+  return most;
+}
+
+template <typename Entry>
+void fill_entries(Entry* first, size_t n, Entry value) {
+  using Line = typename LineOf<Entry>::Type;
+  const Line line = value - Line{};  // in every place
+  size_t i = 0;
+  for (; i + LineOf<Entry>::kEntries <= n; i += LineOf<Entry>::kEntries) std::memcpy(first + i, &line, sizeof line);
+  for (; i < n; ++i) first[i] = value;
+}
+
+}  // namespace sluice
