@@ -189,7 +189,16 @@ TEST_F(LiveRunTest, WhatIsMissingIsSaid) {
   const auto inside = router_->enter();
   const Said none = sluice("run --acl edge.acl --in d7 --out d1");
   EXPECT_EQ(none.code, 3);
-  EXPECT_NE(none.err.find("d7"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("--in d7: no file and no interface has this name"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("did you mean 'd"), std::string::npos) << none.err;
+  write("in.pcap", "");
+  const Said file = sluice("run --acl edge.acl --in in.pcap --out d7");
+  EXPECT_NE(file.err.find("--out d7: no interface has this name, so that it becomes a capture file; did you mean 'd"),
+            std::string::npos)
+      << file.err;
+  const Said other = sluice("run --acl edge.acl --in nothing --out d1");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_NE(other.err.find("--in nothing: error: cannot open"), std::string::npos) << other.err;
   const Said method = sluice("run --acl edge.acl --in d0 --out d1 --port lan=eth0");
   EXPECT_EQ(method.code, 2);
   EXPECT_NE(method.err.find("NAME=METHOD:DEVICE"), std::string::npos) << method.err;

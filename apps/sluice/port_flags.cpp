@@ -22,6 +22,7 @@
 #include "graph/click/syntax.h"
 #include "inputs.h"
 #include "pipeline.h"
+#include "ports/interface.h"
 #include "ports/port.h"
 
 namespace sluice::app {
@@ -150,6 +151,13 @@ std::optional<DeviceArguments> device_arguments(const std::string& value, const 
   const bool made = flags.method == "tap" || flags.method == "dpdk";
   if (!made && ::if_nametoindex(value.c_str()) == 0) return std::nullopt;
   return arguments_of(flags.method, value, flags);
+}
+
+std::string interface_like(const std::string& value) {
+  struct stat file;
+  if (value.empty() || value == "-" || ::stat(value.c_str(), &file) == 0) return {};
+  const std::vector<std::string> names = interface_names();
+  return std::ranges::find(names, value) != names.end() ? "" : closest_match(value, names);
 }
 
 bool has_live_ports(const ClickGraph& graph) {

@@ -31,6 +31,9 @@ struct DeviceArguments {
 };
 std::optional<DeviceArguments> device_arguments(const std::string& value, const PortFlags& flags);
 
+// The interface that was probably meant by what is neither a file nor an interface; empty: none is alike.
+std::string interface_like(const std::string& value);
+
 // "af_xdp:eth0": the method and the device. Nothing: no method stands there.
 std::optional<std::pair<std::string, std::string>> split_method(const std::string& value);
 

@@ -89,12 +89,21 @@ NamedOption option_of(const Diagnostic& d, const RunFlags& o, const RunEnds& end
 
 RunEnds run_ends(const RunFlags& o) {
   RunEnds ends;
-  for (const std::string& in : o.in) ends.in.push_back({in, device_arguments(in, o.ports)});
+  for (const std::string& in : o.in) {
+    ends.in.push_back({in, device_arguments(in, o.ports)});
+    if (ends.in.back().device) continue;
+    if (const std::string meant = interface_like(in); !meant.empty())
+      fail(Exit::kIo, fmt::format("--in {}: no file and no interface has this name", in),
+           fmt::format("did you mean '{}'?", meant));
+  }
   const std::string* for_all = nullptr;
   for (const std::string& word : o.out) {
     auto parsed = parse_port_file(word);
     if (!parsed.ok()) fail(Exit::kUsage, fmt::format("--out: {}", parsed.error().message));
     auto device = device_arguments(parsed->file, o.ports);
+    if (const std::string meant = device ? "" : interface_like(parsed->file); !meant.empty())
+      warn(fmt::format("--out {}: no interface has this name, so that it becomes a capture file; did you mean '{}'?",
+                       word, meant));
     if (!parsed->port) {
       if (for_all != nullptr && !for_all->empty())
         fail(Exit::kUsage, fmt::format("--out: both '{}' and '{}' are for all ports", *for_all, word),
@@ -178,7 +187,10 @@ void warn_of_idle_ports(const StandardGraph& g, const TableSet& tables) {
   }
   for (const auto& [port, file] : g.port_out) {
     if (!ports.contains(port))
-      warn(fmt::format("--out {}={}: no next hop of the routes leaves by port {}", port, file, port));
+      warn(fmt::format("--out {}={}: no next hop of the routes leaves by port {}{}", port, file, port,
+                       g.out_devices.empty() ? ""
+                                             : "; next hops at an interface are addresses of its network, or 'dev' and "
+                                               "its name"));
   }
 }
 

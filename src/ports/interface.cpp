@@ -25,6 +25,8 @@ bool name_of(int control, int index, ifreq& request) {
   return ioctl(control, SIOCGIFNAME, &request) == 0;
 }
 
+}  // namespace
+
 std::vector<std::string> interface_names() {
   std::vector<std::string> names;
   struct if_nameindex* const all = if_nameindex();
@@ -32,8 +34,6 @@ std::vector<std::string> interface_names() {
   if (all != nullptr) if_freenameindex(all);
   return names;
 }
-
-}  // namespace
 
 void FileDescriptor::reset() {
   if (fd_ >= 0) close(fd_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "ports/port.h"
@@ -46,6 +47,9 @@ class Interface {
   FileDescriptor control_;  // a socket: what ioctl asks
   int index_;
 };
+
+// Those of this network namespace.
+std::vector<std::string> interface_names();
 
 // RX queues that the driver of an interface has; 1 where it does not say, or where there is no such interface.
 unsigned queues_of_interface(const std::string& name);
