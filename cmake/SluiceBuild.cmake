@@ -136,6 +136,10 @@ if(SLUICE_SANITIZE)
       "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>")
   endif()
   target_compile_definitions(sluice_options INTERFACE SLUICE_SANITIZED=1)
+  if(SLUICE_SANITIZE STREQUAL "thread")
+    # GCC and clang name theirs differently.
+    target_compile_definitions(sluice_options INTERFACE SLUICE_SANITIZED_THREADS=1)
+  endif()
 endif()
 target_link_libraries(sluice_options INTERFACE fmt::fmt Threads::Threads)
 # Building test programs' own files takes longer than running them; so it is with the command line's under the

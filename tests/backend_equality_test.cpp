@@ -61,7 +61,7 @@ std::vector<Backend> backends() {
   for (size_t i = 0; 3 * i < all.size(); ++i) all[i] = all[3 * i];
   all.resize((all.size() + 2) / 3);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_SANITIZED_THREADS)
   std::erase_if(all, [](const Backend& b) { return b.workers == 1; });  // one thread cannot race
 #endif
   return all;

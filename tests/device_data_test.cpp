@@ -52,7 +52,7 @@ bool thorough() {
   return (scale != nullptr && std::atoi(scale) > 1) || testing::device_kinds().size() > 1;
 }
 bool watched() {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(SLUICE_SANITIZED)
   return true;
 #else
   return false;

@@ -54,7 +54,7 @@ thread_local bool Membership::over = false;
 
 constinit thread_local ReaderWord* reader_word = nullptr;
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_SANITIZED_THREADS)
 // It does not know the call.
 const bool Readers::fenced_by_writer = false;
 #else

@@ -45,7 +45,7 @@ class RuleHits {
       const uint32_t r = rule <= rules_ ? rule : 0;
       HitCount& c = blocks_[r / kBlock][first_ + r % kBlock];
       bytes *= sign;
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(SLUICE_SANITIZED_THREADS)
       // One load and one store for both: aligned to 16 bytes, either half is read and written whole.
       using Pair = uint64_t __attribute__((vector_size(16)));
       auto* const both = reinterpret_cast<Pair __attribute__((may_alias))*>(&c);

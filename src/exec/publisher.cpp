@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_SANITIZED_THREADS)
 // liburcu is not instrumented: tell ThreadSanitizer about the order that a grace period gives.
 extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);
@@ -16,7 +16,7 @@ extern "C" void __tsan_release(void* address);
 namespace sluice {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_SANITIZED_THREADS)
 char grace_order;
 void reader_left() {
   __tsan_release(&grace_order);

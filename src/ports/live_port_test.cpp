@@ -30,7 +30,7 @@
 #include "ports/port.h"
 #include "ports/testing/net_namespace.h"
 
-#ifdef __SANITIZE_THREAD__
+#ifdef SLUICE_SANITIZED_THREADS
 // DPDK's TAP driver closes the descriptor of its link messages while its interrupt thread may be reading it: theirs.
 extern "C" const char* __tsan_default_suppressions() {
   return "race:librte_net_tap\n";

@@ -397,7 +397,7 @@ TEST(PriorityBuffers, NoOrderOfStepsLosesOrReordersAChunk) {
 }
 
 TEST(PriorityBuffers, ThreadsLoseAndReorderNothing) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_SANITIZED_THREADS)
   const size_t chunks = 2'000;
 #else
   const size_t chunks = 10'000;

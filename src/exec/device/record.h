@@ -172,7 +172,7 @@ SLUICE_HD uint32_t result_tag(uint64_t word) {
 inline uint32_t leading_results(const uint64_t* out, uint32_t n, uint32_t tag) {
   const uint64_t want = uint64_t{tag} << 57;
   uint32_t i = 0;
-#if defined(__SSE4_1__) && !defined(__SANITIZE_THREAD__) && !defined(SLUICE_PORTABLE_WORDS) && !defined(__CUDACC__)
+#if defined(__SSE4_1__) && !defined(SLUICE_SANITIZED_THREADS) && !defined(SLUICE_PORTABLE_WORDS) && !defined(__CUDACC__)
   while (i < n && (reinterpret_cast<uintptr_t>(out + i) & 63) != 0) {
     if (((HostWords::load64(out + i) ^ want) >> 57) != 0) return i;
     ++i;

@@ -55,7 +55,7 @@ SLUICE_HD void set_word_tag(Word& word, uint32_t tag) {
 // sanitizer does not see vector moves as atomic, and a processor without AVX need not do them in one piece: there the
 // two halves are atomics, and the half with the tag is written last (release) and read first (acquire).
 struct HostWords {
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(SLUICE_PORTABLE_WORDS)
+#if defined(__SSE2__) && !defined(SLUICE_SANITIZED_THREADS) && !defined(SLUICE_PORTABLE_WORDS)
   // Put together in registers: a vector load behind four narrower stores to the stack would wait for all of them.
   static void store(Word* to, const Word& word) {
     before_store();

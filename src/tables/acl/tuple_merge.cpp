@@ -283,7 +283,7 @@ void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
 }
 
 void TupleMergeView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
-#if defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_SANITIZED_THREADS)
   // The thread sanitizer takes the slots that a gather reads for unordered; those that one lane loads it can follow.
   lookup_burst_on(AclIsa::kScalar, keys, rules, n);
 #else
@@ -291,7 +291,7 @@ void TupleMergeView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, s
 #endif
 }
 void TupleMergeView::lookup_columns(const KeyColumns& keys, uint32_t* rules, size_t n) const {
-#if defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_SANITIZED_THREADS)
   lookup_columns_on(AclIsa::kScalar, keys, rules, n);
 #else
   lookup_columns_on(acl_widest_isa(), keys, rules, n);
