@@ -37,6 +37,7 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import shutil
 import signal
 import statistics
@@ -686,7 +687,7 @@ def main():
             words += ["--" + option.replace("_", "-"), ",".join(pathlib.Path(one).name for one in value.split(",")) if names else str(value)]
     document = {
         "schema": 1, "name": a.name, "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "command": " ".join(words), "machine": said["machine"], "git": said["revision"], "seed": a.seed,
+        "command": shlex.join(words), "machine": said["machine"], "git": said["revision"], "seed": a.seed,
         "input_hash": f"sha256:{packets}", "checked": CHECKED + (AND_IN_OVERLOAD if a.flood else ""),
         "device": "cpu", "results": results}
     print(json.dumps(document, indent=2, ensure_ascii=False))

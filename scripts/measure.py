@@ -202,8 +202,8 @@ TABLE = [
     M("run_captures", "host16", 40, "bench_run.py --routes rib4.txt --rounds 9 --packets 10000000 --only 'four captures' --name run_captures"),
     M("live_dpdk", "host16", 95, "bench_live.py --acl acl1_10k --routes rib4.txt --testpmd dpdk-testpmd --only net_ --rounds 5 --seconds 1.5 "
       "--packets 20000000 --name live_dpdk"),
-    M("live_peers", "host16", 180, "bench_live.py --flood livegen --cores 2,3 --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd "
-      "--redirect xdpp --rounds 9 --seconds 1 --without 'on a core' --name live_peers"),
+    M("live_peers", "host16", 460, "bench_live.py --flood livegen --cores 2,3 --acl acl1_10k --routes rib4.txt --xsk xsk --xsk-reads xsk_reads "
+      "--afp afp_fwd --redirect xdpp --rounds 21 --seconds 1 --without 'on a core' --name live_peers"),
     M("live_latency", "live", 200, "bench_live.py --latency --routes rib4.txt --xsk xsk --wire-method af_xdp --rounds 5 --seconds 1.5"),
     M("live_overload", "live", 300, "bench_live.py --flood livegen --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --redirect xdpp --rounds 6 --seconds 1"),
     M("live_soak", "live", 310, "live_soak.py --minutes 5"),
