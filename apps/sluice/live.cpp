@@ -156,7 +156,10 @@ void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& de
   configuration_ = pipeline.name;
   tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
                                          std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
-  if (flags_.counts()) control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
+  if (flags_.counts()) {
+    control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
+    control_->classes_read(std::move(classes_));
+  }
   if (flags_.serves()) serve(runtime, pipeline, load);
   if (follower_ != nullptr) follow_kernel(runtime);
 }
@@ -270,7 +273,7 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
     if (next->qos != nullptr) (void)load(QosModel(before));
     return std::move(generation).error();
   }
-  control_->reloaded();
+  if (next->qos != nullptr) control_->classes_read(std::move(next->qos_file));
   if (follower_ != nullptr) follower_->publish();
   Json json{{"generation", *generation}, {"tables", Json::array()}};
   for (const TableReload& one : tables.tables()) {
