@@ -69,6 +69,7 @@ void add_live_options(Command sub, LiveFlags& flags) {
          "--http", flags.http,
          "Serve a live page, /metrics (Prometheus), /healthz and /api/v1 (JSON) at this address during the run; "
          "nothing is changed by it")
+      ->check([](const std::string& where) { return where.empty() ? std::string() : HttpSocket::check(where); })
       ->type_name("ADDRESS:PORT");
   sub.add_option("--http-token", flags.http_token,
                  "With --http: who asks has to give what this file holds, as bearer token or as password; needed where "
