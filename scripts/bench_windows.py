@@ -13,7 +13,7 @@ its rate by that of the served run, `of_beside` by that beside a busy process. A
 
 Effect: one run for --minutes; a minute has 100 replacements of one rule, 100 of the whole access list (--no-lists: none), and 100,000 changes of routes,
 --route-batch at a time. A request is
-answered once every packet meets the change, so "p99_us" is that of the time from request to answer. Lost packets (the run is not conserved, or what came in is
+answered once every packet meets the change, so "p99_us" is that of the time from the first byte of the request, which is written before, to the answer. Lost packets (the run is not conserved, or what came in is
 not what left and was dropped) and memory that grows by more than 1 % after the first quarter end it with exit code 5.
 """
 import argparse
@@ -51,7 +51,14 @@ class Client:
         self.lines = self.socket.makefile("rb")
 
     def ask(self, command, **fields):
-        self.socket.sendall(json.dumps({"v": 1, "command": command, **fields}).encode() + b"\n")
+        return self.send(command, self.line(command, **fields))
+
+    @staticmethod
+    def line(command, **fields):
+        return json.dumps({"v": 1, "command": command, **fields}).encode() + b"\n"
+
+    def send(self, command, line):
+        self.socket.sendall(line)
         answer = json.loads(self.lines.readline())
         if not answer["ok"]:
             raise RuntimeError(f"{command}: {answer['error']['message']}")
@@ -345,8 +352,9 @@ class Bench:
                     text = "\n".join(f"{verb} 198.{18 + (n >> 15 & 1)}.{n >> 7 & 255}.{(n & 127) * 2}/31" + (" via 192.0.2.1" if verb == "add" else "")
                                      for n in range(base, base + self.a.route_batch))
                     name, asked = f"{self.a.route_batch} routes changed", ("routes change", {"table": "fib", "changes": text, "name": "bench"})
+                line = client.line(asked[0], **asked[1])  # which takes Python longer than it takes sluice
                 sent = time.monotonic()
-                client.ask(asked[0], **asked[1])
+                client.send(asked[0], line)
                 times[name].append((time.monotonic() - sent) * 1e6)
             last = run.memory()
             client.close()

@@ -201,6 +201,89 @@ class Daemon(unittest.TestCase):
             said = (self.folder / "run.err").read_text()
             self.assertEqual("not saved, and lost with this process: acl 'acl'\n" in said, not saved, said)
 
+    CLASSES = "# edge\nclass voice dscp ef rate 20Mbps burst 10000  # calls\nclass rest dscp others\nport rate 2Gbps\n"
+
+    def test_rates_that_were_changed_are_saved(self):
+        self.write("edge.qos", self.CLASSES)
+        self.write("sluice.toml", 'qos = "edge.qos"\n' + (self.folder / "sluice.toml").read_text())
+
+        def control(*words):
+            done = self.sluice(*words, "--control", "s")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        self.start("--http", "127.0.0.1:0", "--control", "s")
+        control("qos", "set", "voice", "rate", "30Mbps")
+        control("qos", "set", "rest", "rate", "1500kbps")
+        control("acl", "add", "acl", "deny icmp from any to any")
+        done = control("save")
+        self.assertIn("edge.qos: classes of service\n", done)
+        self.assertIn("edge.acl: access list 'acl', 4 rules\n", done)
+        saved = self.CLASSES.replace("20Mbps", "30Mbps").replace("others", "others rate 1500kbps")
+        self.assertEqual((self.folder / "edge.qos").read_text(), saved)
+        self.assertEqual(control("save"), "nothing was changed since its files were read\n")
+        # A rate of one port stands in no file: nothing is saved, the access list neither.
+        control("qos", "set", "voice", "rate", "unlimited", "--port", "2")
+        control("acl", "delete", "acl", "1")
+        refused = self.sluice("save", "--control", "s")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("edge.qos: error: classes of service: a rate was set for one port alone", refused.stderr)
+        self.assertIn("deny icmp", (self.folder / "edge.acl").read_text())
+        self.assertEqual((self.folder / "edge.qos").read_text(), saved)
+        # Another file, and a rate on top of it; --to, and back in the file of the configuration.
+        self.write("other.qos", "class one dscp others\n")
+        control("qos", "load", "other.qos")
+        control("qos", "set", "port", "rate", "1Gbps")
+        (self.folder / "to").mkdir()
+        self.assertRegex(control("save", "--to", "to"), r'to/classes\.qos: classes of service; in the configuration: qos = "/.*/to/classes\.qos"\n')
+        self.assertEqual((self.folder / "to/classes.qos").read_text(), "class one dscp others\nport rate 1Gbps\n")
+        self.assertEqual((self.folder / "edge.qos").read_text(), saved)
+        control("save")
+        self.assertEqual((self.folder / "edge.qos").read_text(), "class one dscp others\nport rate 1Gbps\n")
+        control("reload")
+        # A file that somebody wrote since stays.
+        control("qos", "set", "port", "rate", "2Gbps")
+        self.write("edge.qos", self.CLASSES)
+        self.assertIn("has been written since it was read", self.sluice("save", "--control", "s").stderr)
+        self.assertEqual((self.folder / "edge.qos").read_text(), self.CLASSES)
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        self.assertIn("lost with this process: classes of service\n", (self.folder / "run.err").read_text())
+
+    def test_check_shows_all_that_is_wrong_in_a_configuration_and_its_files(self):
+        self.write("bad.toml", 'worker = 4\n[ports]\nin = ["in.pcap"]\nfrobnicate = true\n[tabels]\nx = 1\n[tables]\nacl = "bad.acl"\n'
+                               'routes = ["bad.txt"]\nadjacencies = "bad.adj"\ndefault = "denyy"\n'
+                               '[process]\nhttp = "127.0.0.1:99999"\n[workers]\nworkers = -3\n[qos]\nqos = "bad.qos"\n')
+        self.write("bad.acl", "deny tcp frm any to any\npermit upd from any to any\n")
+        self.write("bad.txt", "10.0.0.0/88 via 1.2.3.4\n")
+        self.write("bad.adj", "192.0.2.1 nonsense\n")
+        self.write("bad.qos", "clas voice\n")
+        done = self.sluice("check", "bad.toml")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for place in ("bad.toml:1:1: ", "bad.toml:4:1: ", "bad.toml:5:2: ", "bad.toml:11:11: ", "bad.toml:13:8: ", "bad.toml:15:11: ",
+                      "bad.acl:1:10: ", "bad.acl:2:8: ", "bad.txt:1:1: ", "bad.adj:1:", "bad.qos:1:1: "):
+            self.assertIn(place, done.stderr)
+        self.assertIn("6 errors in bad.toml; ", done.stderr)
+        # A file that cannot be read hides no other.
+        self.write("bad.toml", '[tables]\nacl = "gone.acl"\nroutes = ["gone.txt", "bad.txt"]\nadjacencies = "bad.adj"\n')
+        done = self.sluice("check", "bad.toml")
+        self.assertEqual(done.returncode, 3)
+        for place in ("gone.acl", "gone.txt", "bad.txt:1:1: ", "bad.adj:1:"):
+            self.assertIn(place, done.stderr)
+        self.assertEqual(self.sluice("check", "sluice.toml").returncode, 0)
+
+    def test_a_list_that_fits_takes_the_place_of_a_short_one(self):
+        done = self.sluice("gen", "rules", "--shape", "acl", "--count", "20000", "--out", "many.acl")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.start("--http", "127.0.0.1:0", "--control", "s", "--max-memory", "60MiB")
+        done = self.sluice("acl", "replace", "acl", "many.acl", "--control", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.sluice("gen", "rules", "--shape", "acl", "--count", "400000", "--out", "many.acl")
+        done = self.sluice("acl", "replace", "acl", "many.acl", "--control", "s")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("more than the limit of 60.0 MiB", done.stderr)
+        self.assertGreater(len(json.loads(self.sluice("show", "rules", "--count", "30000", "-o", "json", "--control", "s").stdout)["rules"]), 15000)
+
     def test_without_a_file_there_is_nothing_to_reload(self):
         errors = open(self.folder / "plain.err", "w", encoding="utf-8")
         self.addCleanup(errors.close)

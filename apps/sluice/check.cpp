@@ -1,9 +1,12 @@
 // sluice check: what is wrong with a configuration, rules or routes, without packets.
 // host only
+#include <algorithm>
 #include <memory>
+#include <set>
 
 #include "app.h"
 #include "base/input_file.h"
+#include "formats/adjacency_text.h"
 #include "formats/qos_text.h"
 #include "inputs.h"
 #include "pipeline.h"
@@ -15,24 +18,59 @@ namespace {
 
 struct CheckOptions {
   std::vector<std::string> words, maps;
-  std::string rules, format = "auto", routes, policy, qos;
+  std::string rules, format = "auto", routes, adjacencies, policy, qos;
   bool shadowed = false;
+  bool names_nothing() const {
+    return words.empty() && rules.empty() && routes.empty() && adjacencies.empty() && qos.empty();
+  }
+};
+
+// What is wrong in one place hides nothing of the others.
+class Wrong {
+ public:
+  void add(Failure& failure) {
+    Error& error = failure.error;
+    if (code_ == Exit::kOk || failure.code < code_) code_ = failure.code;
+    all_.system |= error.system;
+    all_.message += (all_.message.empty() ? "" : "; ") + error.message;
+    if (all_.hint.empty()) all_.hint = std::move(error.hint);
+    all_.diagnostics.insert(all_.diagnostics.end(), error.diagnostics.begin(), error.diagnostics.end());
+  }
+  template <typename F>
+  void look(F&& part) {
+    try {
+      part();
+    } catch (Failure& failure) {
+      add(failure);
+    }
+  }
+  bool any() const { return code_ != Exit::kOk; }
+  // Ends the command where anything is wrong.
+  void end() {
+    if (any()) fail(code_, std::move(all_));
+  }
+
+ private:
+  Error all_;
+  Exit code_ = Exit::kOk;
 };
 
 // What a file for `run --config` names, as options of this command.
-CheckOptions options_in(const std::string& file) {
-  const RunFlags run = read_run_config(file);
+CheckOptions options_in(const std::string& file, Wrong& wrong) {
+  const RunFlags run = read_run_config(file, [&](Failure& failure) { wrong.add(failure); });
   CheckOptions o;
   o.words = run.words;
-  check_run_options(run, o.words.empty() ? "" : o.words.front());
+  wrong.look([&] { check_run_options(run, o.words.empty() ? "" : o.words.front()); });
   o.rules = run.acl;
   o.format = run.format;
   o.routes = run.routes;
+  o.adjacencies = run.adjacencies;
   o.qos = run.qos;
   o.maps = run.maps;
   return o;
 }
 
+Exit check_named(const CheckOptions& o, Wrong& wrong);
 Exit check_config(const std::string& file);
 
 Exit check(const CheckOptions& o) {
@@ -41,48 +79,53 @@ Exit check(const CheckOptions& o) {
       fail(Exit::kUsage, fmt::format("'{}' names its rules and routes itself", o.words.front()));
     return check_config(o.words.front());
   }
-  const bool given = !o.words.empty() || !o.rules.empty() || !o.routes.empty() || !o.qos.empty();
-  if (!given) fail(Exit::kUsage, "nothing to check", "give a .click file, --rules FILE or --routes FILE");
+  if (o.names_nothing()) fail(Exit::kUsage, "nothing to check", "give a .click file, --rules FILE or --routes FILE");
   if (o.shadowed && o.rules.empty()) fail(Exit::kUsage, "--shadowed needs --rules");
   if (!o.policy.empty() && !o.shadowed) fail(Exit::kUsage, "--default needs --shadowed");
+  Wrong wrong;
+  return check_named(o, wrong);
+}
+
+Exit check_named(const CheckOptions& o, Wrong& wrong) {
   auto named_words = read_words(o.words, o.maps);
   const std::string& file = named_words.first;
   Defines& defines = named_words.second;
-  const std::vector<std::string> route_files = split_route_files(o.routes);
-  NamedInputs named = {{"--rules", o.rules}};
+  std::vector<std::string> route_files = split_route_files(o.routes);
+  NamedInputs named = {{"--rules", o.rules}, {"--adjacencies", o.adjacencies}};
   add_route_inputs(named, "--routes", route_files);
-  InputSet inputs = open_inputs(named);
-  named.emplace_back("the configuration", file);
-  check_read_once(named);
+  NamedInputs all = named;
+  all.emplace_back("the configuration", file);
+  try {
+    check_read_once(all);
+  } catch (Failure& failure) {
+    // Reading on would wait for what is not there any more.
+    wrong.add(failure);
+    wrong.end();
+  }
+  InputSet inputs;
+  std::set<std::string> closed;  // that cannot be read
   for (const auto& [option, path] : named) {
+    if (path.empty()) continue;
+    if (auto opened = inputs.open(path); !opened) {
+      closed.insert(path);
+      wrong.look([&] { fail(Exit::kIo, std::move(opened).error()); });
+    }
+  }
+  std::erase_if(route_files, [&](const std::string& one) { return closed.contains(path_of_route_file(one)); });
+  for (const auto& [option, path] : all) {
     if (const auto id = read_once_id(path)) defines.read_once.emplace(*id, option);
   }
   Json json{{"ok", true}};
   std::string text;
-  // What is wrong in one of them hides nothing of the others.
-  Error wrong;
-  Exit code = Exit::kOk;
-  const auto each = [&](auto&& part) {
-    try {
-      part();
-    } catch (Failure& failure) {
-      Error& error = failure.error;
-      if (code == Exit::kOk || failure.code < code) code = failure.code;
-      wrong.system |= error.system;
-      wrong.message += (wrong.message.empty() ? "" : "; ") + error.message;
-      if (wrong.hint.empty()) wrong.hint = std::move(error.hint);
-      wrong.diagnostics.insert(wrong.diagnostics.end(), error.diagnostics.begin(), error.diagnostics.end());
-    }
-  };
-  if (!o.rules.empty())
-    each([&] {
+  if (!o.rules.empty() && !closed.contains(o.rules))
+    wrong.look([&] {
       const LoadedAcl acl = load_acl(inputs, o.rules, o.format, "");
       json["rules"] = acl.count;
       text += fmt::format("{}: {} ({}), no errors\n", o.rules, counted(acl.count, "rule"), acl.format);
       if (o.shadowed) text += report_shadowed(acl, o.policy, json);
     });
-  if (!o.routes.empty())
-    each([&] {
+  if (!route_files.empty())
+    wrong.look([&] {
       const LoadedRoutes routes = load_routes(inputs, route_files, "");
       json["routes4"] = routes.rib.routes4().size();
       json["routes6"] = routes.rib.routes6().size();
@@ -90,15 +133,25 @@ Exit check(const CheckOptions& o) {
       text += fmt::format("{}: {} and {}, no errors\n", o.routes, counted(routes.rib.routes4().size(), "IPv4 route"),
                           counted(routes.rib.routes6().size(), "IPv6 route"));
     });
+  if (!o.adjacencies.empty() && !closed.contains(o.adjacencies))
+    wrong.look([&] {
+      InputFile input = need(inputs.take(o.adjacencies), Exit::kIo);
+      if (need(Image::is_next(input))) {
+        (void)need(Image::read(input, ImageKind::kAdjacency));
+      } else {
+        (void)need(parse_next_hops(need(input.table()), input.name()));
+      }
+      text += fmt::format("{}: no errors\n", o.adjacencies);
+    });
   if (!o.qos.empty())
-    each([&] {
+    wrong.look([&] {
       InputFile input = need(InputFile::open(o.qos), Exit::kIo);
       const QosModel model = need(parse_qos(need(input.table()), input.name()));
       json["classes"] = model.classes.size();
       text += fmt::format("{}: {}, no errors\n", o.qos, counted(model.classes.size(), "class"));
     });
   if (!o.words.empty())
-    each([&] {
+    wrong.look([&] {
       if (file.empty()) fail(Exit::kUsage, "no configuration is given");
       std::string configuration = read_configuration(file, defines);
       const auto pipeline = load_pipeline(parse_text(std::move(configuration), title_of(file), defines), defines, {},
@@ -110,7 +163,7 @@ Exit check(const CheckOptions& o) {
       text += fmt::format("{}: {}, {}, no errors\n", file, counted(pipeline->router.elements.size(), "element"),
                           counted(pipeline->table_report.loads.size(), "table"));
     });
-  if (code != Exit::kOk) fail(code, std::move(wrong));
+  wrong.end();
   if (json_output()) {
     print_json(json);
   } else {
@@ -120,13 +173,13 @@ Exit check(const CheckOptions& o) {
 }
 
 Exit check_config(const std::string& file) {
-  const CheckOptions named = options_in(file);
-  note(fmt::format("{}: no errors", file));
-  if (named.rules.empty() && named.routes.empty() && named.words.empty() && named.qos.empty()) {
-    if (json_output()) print_json({{"ok", true}});
-    return Exit::kOk;
-  }
-  return check(named);
+  Wrong wrong;
+  const CheckOptions named = options_in(file, wrong);
+  if (!wrong.any()) note(fmt::format("{}: no errors", file));
+  if (!named.names_nothing()) return check_named(named, wrong);
+  wrong.end();
+  if (json_output()) print_json({{"ok", true}});
+  return Exit::kOk;
 }
 
 }  // namespace

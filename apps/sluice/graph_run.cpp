@@ -34,9 +34,10 @@ namespace sluice::app {
 namespace {
 
 // The classes of --qos.
-std::shared_ptr<const QosModel> read_qos(std::optional<InputFile>& file) {
+std::shared_ptr<const QosModel> read_qos(std::optional<InputFile>& file, Control::ClassesFile& read) {
   if (!file) return nullptr;
-  return std::make_shared<QosModel>(need(parse_qos(need(file->table()), file->name())));
+  read = {file->name(), file->stamp(), need(file->table())};
+  return std::make_shared<QosModel>(need(parse_qos(read.text, read.path)));
 }
 
 // Packets by priorities: those of --qos where there are classes, else those of RFC 4594.
@@ -323,7 +324,7 @@ Result<LiveRun::Reload> GraphRun::read_again(RunFlags next, TablesInUse& in_use)
   try {
     if (!changed.qos.empty()) {
       std::optional<InputFile> file = need(InputFile::open(changed.qos), Exit::kIo);
-      out.qos = read_qos(file);
+      out.qos = read_qos(file, out.qos_file);
     }
   } catch (Failure& failure) {
     add(std::move(failure.error));
@@ -439,7 +440,9 @@ Exit GraphRun::run_graph() {
   // Its sockets are opened before sockets are refused.
   LiveRun live(o_.live);
   const bool confined = confine();
-  qos_ = read_qos(qos_file_);
+  Control::ClassesFile classes;
+  qos_ = read_qos(qos_file_, classes);
+  live.use(std::move(classes));
   load();
   return run_loaded(live, confined);
 }

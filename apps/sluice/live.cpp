@@ -69,6 +69,7 @@ void add_live_options(Command sub, LiveFlags& flags) {
          "--http", flags.http,
          "Serve a live page, /metrics (Prometheus), /healthz and /api/v1 (JSON) at this address during the run; "
          "nothing is changed by it")
+      ->check([](const std::string& where) { return where.empty() ? std::string() : HttpSocket::check(where); })
       ->type_name("ADDRESS:PORT");
   sub.add_option("--http-token", flags.http_token,
                  "With --http: who asks has to give what this file holds, as bearer token or as password; needed where "
@@ -156,7 +157,10 @@ void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& de
   configuration_ = pipeline.name;
   tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
                                          std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
-  if (flags_.counts()) control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
+  if (flags_.counts()) {
+    control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
+    control_->classes_read(std::move(classes_));
+  }
   if (flags_.serves()) serve(runtime, pipeline, load);
   if (follower_ != nullptr) follow_kernel(runtime);
 }
@@ -270,7 +274,7 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
     if (next->qos != nullptr) (void)load(QosModel(before));
     return std::move(generation).error();
   }
-  control_->reloaded();
+  if (next->qos != nullptr) control_->classes_read(std::move(next->qos_file));
   if (follower_ != nullptr) follower_->publish();
   Json json{{"generation", *generation}, {"tables", Json::array()}};
   for (const TableReload& one : tables.tables()) {

@@ -51,7 +51,10 @@ class LiveRun {
   struct Reload {
     std::unique_ptr<GraphGeneration> graph;  // whose tables those of the run become
     std::shared_ptr<const QosModel> qos;
+    Control::ClassesFile qos_file;  // that they were read from
   };
+  // The file of the classes that the run begins with. Before `hooks`.
+  void use(Control::ClassesFile classes) { classes_ = std::move(classes); }
   void use(std::function<Result<Reload>(TablesInUse&)> reload) { reload_ = std::move(reload); }
   // What the run has to do for it; `options.ready` is called by what it becomes.
   // `tables` are those that it begins with.
@@ -94,6 +97,7 @@ class LiveRun {
   std::unique_ptr<LiveTables> tables_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<GraphControl> graph_control_;
+  Control::ClassesFile classes_;
   std::shared_ptr<PacketTaps> taps_;  // nullptr: nobody may ask
   std::unique_ptr<TraceControl> trace_;
   std::unique_ptr<CaptureControl> capture_;

@@ -540,15 +540,20 @@ Exit save_to(const ClientFlags& asked, const std::string& folder) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(folder, error).lexically_normal().string();
   const Json tables = request(flags, {{"command", "show tables"}});
+  std::vector<std::pair<std::string, std::string>> unsaved;  // kind and name
   for (const Json& table : tables.at("tables")) {
-    if (!table.at("unsaved").get<bool>()) continue;
-    const std::string kind = table.at("kind"), name = table.at("name");
+    if (table.at("unsaved").get<bool>()) unsaved.emplace_back(table.at("kind"), table.at("name"));
+  }
+  if (tables.contains("qos") && tables.at("qos").at("unsaved").get<bool>()) unsaved.emplace_back("qos", "");
+  for (const auto& [kind, name] : unsaved) {
     const Json r = request(flags, {{"command", "show text"}, {"kind", kind}, {"table", name}});
     // Names come from another process, and stay in the folder.
     std::string word;
-    for (const char c : name) word += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' ? c : '_';
+    for (const char c : kind == "qos" ? "classes" : name)
+      word += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' ? c : '_';
     const std::string path = (std::filesystem::path(absolute) / (word + (kind == "acl"      ? ".acl"
                                                                          : kind == "routes" ? ".routes"
+                                                                         : kind == "qos"    ? ".qos"
                                                                                             : ".adjacencies")))
                                  .string();
     if (!paths.insert(path).second) fail(Exit::kIo, fmt::format("two tables would be written to {}", path));
@@ -561,16 +566,21 @@ Exit save_to(const ClientFlags& asked, const std::string& folder) {
   std::string t;
   for (Text& one : texts) {
     need(one.file.commit(), Exit::kIo);
-    const char* const option = one.kind == "acl" ? "acl" : one.kind == "routes" ? "routes" : "adjacencies";
+    const char* const option = one.kind == "acl" || one.kind == "qos" ? one.kind.c_str()
+                               : one.kind == "routes"                 ? "routes"
+                                                                      : "adjacencies";
     const char* const element = one.kind == "acl" ? "AclTable" : one.kind == "routes" ? "RouteTable" : "AdjacencyTable";
-    const std::string line = !standard              ? fmt::format("{}({}, FILE {})", element, one.table, one.path)
+    const std::string line = !standard && one.kind != "qos"
+                                 ? fmt::format("{}({}, FILE {})", element, one.table, one.path)
                              : one.kind == "routes" ? fmt::format("{} = [\"{}\"]", option, one.path)
                                                     : fmt::format("{} = \"{}\"", option, one.path);
     saved.push_back({{"table", one.table}, {"kind", one.kind}, {"file", one.path}, {"configuration", line}});
-    t += fmt::format("{}: {} '{}'; in the configuration: {}\n", printable(one.path), kind_words(one.kind),
-                     printable(one.table), printable(line));
+    t += fmt::format("{}: {}; in the configuration: {}\n", printable(one.path),
+                     one.kind == "qos" ? std::string("classes of service")
+                                       : fmt::format("{} '{}'", kind_words(one.kind), printable(one.table)),
+                     printable(line));
   }
-  if (texts.empty()) t = "no table was changed since its files were read\n";
+  if (texts.empty()) t = "nothing was changed since its files were read\n";
   return print(Json{{"saved", saved}}, t);
 }
 
@@ -578,14 +588,16 @@ Exit save(const ClientFlags& flags) {
   const Json r = request(flags, {{"command", "save"}});
   std::string t;
   for (const Json& one : r.at("saved")) {
+    if (one.at("kind") == "qos") {
+      t += fmt::format("{}: classes of service\n", word_of(one, "file"));
+      continue;
+    }
     t += fmt::format("{}: {} '{}', {}\n", word_of(one, "file"), kind_words(one.at("kind")), word_of(one, "table"),
                      counted(count_of(one, "entries"), one.at("kind") == "acl"      ? "rule"
                                                        : one.at("kind") == "routes" ? "route"
                                                                                     : "next hop"));
   }
-  for (const Json& what : r.at("unsaved"))
-    warn(fmt::format("{} was changed while the run went on and is not saved: edit its file", what.get<std::string>()));
-  return print(r, t.empty() ? "no table was changed since its files were read\n" : t);
+  return print(r, t.empty() ? "nothing was changed since its files were read\n" : t);
 }
 
 }  // namespace
@@ -598,11 +610,12 @@ void add_save(Command root) {
   Command sub = add_subcommand(
       root, "save", "Packets",
       "Has a process started with 'sluice run --control' write the tables that 'sluice acl', 'routes' and "
-      "'adjacencies' have\nchanged into the files that they were read from, so that a reload or a restart keeps them. "
-      "Lines that are still true\nstay as they are, with their comments. All files are written, or none: a table that "
-      "comes from several files, from a\ncompressed or compiled one, or from one of another format is refused, and so "
-      "is a file that was written since it was\nread. --to writes the changed tables into a directory instead, and "
-      "says what to change in the configuration.",
+      "'adjacencies' have\nchanged, and the classes of service that 'sluice qos' has, into the files that they were "
+      "read from, so that a reload or\na restart keeps them. Lines that are still true stay as they are, with their "
+      "comments. All files are written, or none: a\ntable that comes from several files, from a compressed or compiled "
+      "one, or from one of another format is refused, and\nso are a rate of one port alone and a file that was written "
+      "since it was read. --to writes what has changed into a\ndirectory instead, and says what to change in the "
+      "configuration.",
       "sluice save\nsluice save --control /run/sluice/control\nsluice save --to /etc/sluice/saved",
       [o] { return answered([&] { return o->to.empty() ? save(*o) : save_to(*o, o->to); }); });
   sub->add_option("--to", o->to, "Write each changed table into a file of its own in this directory")

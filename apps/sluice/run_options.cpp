@@ -149,7 +149,7 @@ Features features_of(const RunFlags& o) {
   return f;
 }
 
-RunFlags read_run_config(const std::string& file) {
+RunFlags read_run_config(const std::string& file, const std::function<void(Failure& failure)>& wrong) {
   CLI::App app;
   Command sub = Command(app).add_subcommand("run", "");
   RunFlags o;
@@ -157,7 +157,12 @@ RunFlags read_run_config(const std::string& file) {
   add_running_options(sub, o);
   group_run_options(sub);
   o.config = file;
-  o.configured = apply_config(file, sub, o.words);
+  try {
+    o.configured = apply_config(file, sub, o.words);
+  } catch (Failure& failure) {
+    if (!wrong || failure.code != Exit::kBadInput) throw;
+    wrong(failure);
+  }
   // The command ends with this function.
   o.given = [](const char*) { return false; };
   return o;

@@ -38,8 +38,9 @@ struct RunFlags {
   std::function<bool(const char*)> given = [](const char*) { return false; };  // it stands on the command line
 };
 
-// The options of a file for --config alone. Ends as apply_config does.
-RunFlags read_run_config(const std::string& file);
+// The options of a file for --config alone. What is wrong in it is given to `wrong`, and the options are those of the
+// rest; without `wrong` it ends as apply_config does.
+RunFlags read_run_config(const std::string& file, const std::function<void(Failure& failure)>& wrong = {});
 // What both commands take.
 void add_run_options(Command sub, RunFlags& o);
 // What `run` alone takes.

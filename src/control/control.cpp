@@ -14,6 +14,7 @@
 #include "control/report.h"
 #include "control/request.h"
 #include "control/route_report.h"
+#include "control/table_text.h"
 #include "formats/native_rules.h"
 #include "formats/qos_text.h"
 #include "formats/route_files.h"
@@ -125,6 +126,11 @@ Result<Json> Control::run(Json& request) {
   if (command == "show text") {
     const std::string kind = fields.text("kind"), asked = fields.text("table", "");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    if (kind == "qos") {
+      auto text = qos_text();
+      if (!text) return std::move(text).error();
+      return Json{{"kind", kind}, {"table", ""}, {"text", std::move(*text)}};
+    }
     const TableSet& set = tables_->tables();
     auto table = kind == "routes"      ? only(set.routes, "route table", asked)
                  : kind == "adjacency" ? only(set.adjacencies, "adjacency table", asked)
@@ -303,12 +309,23 @@ Result<Json> Control::save() {
         "another graph has taken the place of the one that was started: its tables have no files to go back to",
         "sluice save --to DIRECTORY writes them into files of their own");
   }
-  auto saved = tables_->save();
+  std::optional<LiveTables::AlsoSaved> classes;
+  if (qos_changed_) classes.emplace(LiveTables::AlsoSaved{"qos", qos_file_.path, qos_file_.stamp, qos_text()});
+  auto saved = tables_->save(classes);
   if (!saved) return std::move(saved).error();
-  Json json{{"saved", Json::array()}, {"unsaved", Json::array()}};
-  for (const LiveTables::Saved& one : *saved)
-    json["saved"].push_back({{"table", one.table}, {"kind", one.kind}, {"file", one.path}, {"entries", one.entries}});
-  if (qos_changed_) json["unsaved"].push_back("qos");
+  if (classes) {
+    qos_changed_ = false;
+    qos_file_.text = std::move(*classes->text);
+  }
+  Json json{{"saved", Json::array()}};
+  for (const LiveTables::Saved& one : *saved) {
+    Json said{{"table", one.table}, {"kind", one.kind}, {"file", one.path}, {"entries", one.entries}};
+    if (one.table.empty()) {
+      said.erase("table");
+      said.erase("entries");
+    }
+    json["saved"].push_back(std::move(said));
+  }
   return json;
 }
 
@@ -403,6 +420,21 @@ Result<Json> Control::set_qos(const std::string& qos_class, const std::string& r
   return json;
 }
 
+Result<std::string> Control::qos_text() {
+  QosModel model;
+  bool one_port = false;
+  auto done = runtime_.change_qos([&](EgressQos& qos) -> Result<void> {
+    model = qos.model();
+    one_port = qos.has_rates_of_one_port();
+    return {};
+  });
+  if (!done) return std::move(done).error();
+  if (one_port)
+    return Error("a rate was set for one port alone, which a file of classes cannot say",
+                 "set the rate for all ports: sluice qos set CLASS rate RATE");
+  return edit_qos(qos_file_.text, qos_file_.path, model);
+}
+
 Result<Json> Control::load_qos(SentFile file) {
   auto text = file.input.table();
   if (!text) return std::move(text).error();
@@ -414,6 +446,7 @@ Result<Json> Control::load_qos(SentFile file) {
     return {};
   });
   if (!done) return std::move(done).error();
+  qos_file_.text = std::move(*text);
   qos_changed_ = true;
   return Json{{"file", file.name}, {"classes", model->classes.size()}};
 }
@@ -453,6 +486,7 @@ Json Control::show_tables() {
     one["unsaved"] = tables_->unsaved(load.kind, load.name);
     json["tables"].push_back(std::move(one));
   }
+  if (!qos_file_.path.empty()) json["qos"] = {{"unsaved", qos_changed_}};
   return json;
 }
 

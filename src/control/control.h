@@ -53,8 +53,17 @@ class Control {
   // Reads the configuration of the run again: what answers `reload`, before the first request.
   // `all`: also files that have not changed.
   void use(std::function<Result<nlohmann::ordered_json>(bool all)> reload) { reload_ = std::move(reload); }
-  // That was done: the run goes by the classes of its files.
-  void reloaded() { qos_changed_ = false; }
+  // A file of classes of service as it was read.
+  struct ClassesFile {
+    std::string path;
+    FileStamp stamp;
+    std::string text;
+  };
+  // The run goes by the classes of this file.
+  void classes_read(ClassesFile file) {
+    qos_file_ = std::move(file);
+    qos_changed_ = false;
+  }
   // Whether a request has changed the classes of service since they were read.
   bool qos_changed() const { return qos_changed_; }
   // Another graph runs, with these tables.
@@ -90,6 +99,8 @@ class Control {
   Result<nlohmann::ordered_json> show_qos();
   Result<nlohmann::ordered_json> set_qos(const std::string& qos_class, const std::string& rate, int64_t port);
   Result<nlohmann::ordered_json> load_qos(SentFile file);
+  // The classes as a file of them. Errors: a rate that no file can say.
+  Result<std::string> qos_text();
   Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table, size_t from, size_t count);
 
   Engine& runtime_;
@@ -99,7 +110,8 @@ class Control {
   TraceControl* trace_ = nullptr;                               // none: packets are not followed
   ClearedCounters cleared_;
   uint64_t rules_cleared_ns_ = 0;      // 0: never
-  bool qos_changed_ = false;           // by a request, since the configuration was read
+  bool qos_changed_ = false;           // by a request, since they were read or saved
+  ClassesFile qos_file_;               // the text is that of `qos load`, where there was one
   CaptureControl* capture_ = nullptr;  // none: packets are not captured
   RuleLogControl* log_ = nullptr;      // none: nothing is recorded
   Facts facts_;

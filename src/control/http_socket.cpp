@@ -89,6 +89,8 @@ class HttpSocket::Server {
       polled.push_back({wake.get(), POLLIN, 0});
       polled.push_back({now >= accept_at_ ? listener.get() : -1, POLLIN, 0});
       if (now < accept_at_) next = accept_at_;
+      if (wrong_ != 0 && now >= warn_at_) tell_wrong_tokens(now);
+      if (wrong_ != 0) next = std::min(next, warn_at_);
       for (const Client& c : clients_) {
         const bool held = now < c.hold_until;
         polled.push_back({c.fd.get(), static_cast<short>(held ? 0 : c.out.empty() ? POLLIN : POLLOUT), 0});
@@ -178,7 +180,8 @@ class HttpSocket::Server {
       // A browser asks once without one.
       if (!request.authorization.empty()) {
         c.hold_until = now_ns() + limits_.wrong_token_ns;
-        warn_wrong_token();
+        ++wrong_;
+        if (now_ns() >= warn_at_) tell_wrong_tokens(now_ns());
       }
       return answer;
     }
@@ -190,14 +193,12 @@ class HttpSocket::Server {
     return (*answer_)(request);
   }
 
-  // Each, but for many at once, which would fill the log.
-  void warn_wrong_token() {
-    ++wrong_;
-    if (now_ns() < warn_at_) return;
+  // At once, but for many of a second together, which would fill the log.
+  void tell_wrong_tokens(uint64_t now) {
     (*warn_)(
         fmt::format("http: {} with a wrong token", wrong_ == 1 ? "a request" : fmt::format("{} requests", wrong_)));
     wrong_ = 0;
-    warn_at_ = now_ns() + limits_.wrong_token_ns;
+    warn_at_ = now + limits_.wrong_token_ns;
   }
 
   bool send_some(Client& c) {
@@ -253,7 +254,7 @@ HttpSocket::HttpSocket() = default;
 
 Result<std::unique_ptr<HttpSocket>> HttpSocket::create(const std::string& where, std::string token) {
   const auto place = place_of(where);
-  if (!place) return Error(fmt::format("'{}' is not ADDRESS:PORT", where), "such as 127.0.0.1:9090 or [::1]:9090");
+  if (!place) return Error(check(where));
   if (!place->this_machine && token.empty())
     return Error(fmt::format("{}: other machines reach this address: a token is needed", where),
                  "give a token, or use 127.0.0.1 and a proxy with TLS");
@@ -283,6 +284,11 @@ Result<std::unique_ptr<HttpSocket>> HttpSocket::create(const std::string& where,
   made->url_ = fmt::format("http://{}:{}/", where.substr(0, where.rfind(':')), port);
   made->server_ = std::move(server);
   return made;
+}
+
+std::string HttpSocket::check(const std::string& where) {
+  if (place_of(where)) return {};
+  return fmt::format("'{}' is not ADDRESS:PORT, such as 127.0.0.1:9090 or [::1]:9090", where);
 }
 
 HttpSocket::~HttpSocket() {

@@ -32,6 +32,8 @@ class HttpSocket {
   // this machine. Errors: that is not an address; the token is missing, or has less than 16 characters; the address is
   // taken, or not ours.
   static Result<std::unique_ptr<HttpSocket>> create(const std::string& where, std::string token);
+  // What is wrong with it as "ADDRESS:PORT"; empty: nothing.
+  static std::string check(const std::string& where);
   // Stops serving, after the answer that is being made.
   ~HttpSocket();
   HttpSocket(const HttpSocket&) = delete;

@@ -34,7 +34,13 @@ class HttpSocketTest : public ::testing::Test {
     };
     ASSERT_TRUE(http_
                     ->serve(
-                        answer, [this](const std::string&) { ++warnings_; }, limits)
+                        answer,
+                        [this](const std::string& text) {
+                          ++warnings_;
+                          const size_t requests = text.find(" requests with a wrong token");
+                          told_ += requests == std::string::npos ? 1 : std::stoi(text.substr(text.find(' ')));
+                        },
+                        limits)
                     .ok());
   }
   void TearDown() override {
@@ -77,7 +83,7 @@ class HttpSocketTest : public ::testing::Test {
   std::unique_ptr<HttpSocket> http_;
   uint16_t port_ = 0;
   std::vector<int> open_;
-  std::atomic<int> warnings_{0};
+  std::atomic<int> warnings_{0}, told_{0};  // how often, and of how many requests
 };
 
 TEST_F(HttpSocketTest, AQuestionHasItsAnswer) {
@@ -139,6 +145,22 @@ TEST_F(HttpSocketTest, WithoutTheTokenNobodyIsAnswered) {
   EXPECT_TRUE(get("/", fmt::format("Authorization: Bearer {}\r\n", kToken)).starts_with("HTTP/1.1 200"));
   EXPECT_TRUE(get("/", fmt::format("Authorization: Basic {}\r\n", to_base64(std::string("me:") + kToken)))
                   .starts_with("HTTP/1.1 200"));
+}
+
+// Of many at once the log has few lines, and none is left out.
+TEST_F(HttpSocketTest, EveryWrongTokenIsTold) {
+  HttpLimits limits;
+  limits.wrong_token_ns = 300'000'000;
+  serve(kToken, limits);
+  std::vector<int> all;
+  for (int i = 0; i < 20; ++i) {
+    all.push_back(connect());
+    send(all.back(), "GET / HTTP/1.1\r\nAuthorization: Bearer 0123456789abcdeX\r\n\r\n");
+  }
+  for (const int fd : all) EXPECT_TRUE(receive(fd).starts_with("HTTP/1.1 401"));
+  for (int i = 0; i < 6000 && told_ < 20; ++i) ::usleep(10'000);
+  EXPECT_EQ(told_, 20);
+  EXPECT_LE(warnings_, 20);
 }
 
 TEST_F(HttpSocketTest, ManyThatSayNothingKeepNobodyOut) {

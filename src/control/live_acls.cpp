@@ -76,7 +76,9 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
   change.kind = "acl";
   change.entries_after = list.size();
   change.bytes_before = tables_.acls.find(change.table)->second->bytes().size();
-  const size_t estimate = change.bytes_before / (change.entries_before + 1) * (change.entries_after + 1);
+  // A short list says little of a long one: what there is for each rule of it may be as much for a thousand.
+  const size_t estimate = std::min(change.bytes_before / (change.entries_before + 1) * (change.entries_after + 1),
+                                   PatchedAcl::estimate_bytes(change.entries_after));
   if (auto ok = fits(change, estimate); !ok) return ok;
   const Stopwatch clock;
   auto choice = choose_acl_images(state, list, whole, change);

@@ -21,7 +21,10 @@ namespace sluice {
 namespace {
 
 const char* name_of(const std::string& kind) {
-  return kind == "acl" ? "access list" : kind == "routes" ? "route table" : "adjacency table";
+  return kind == "acl"      ? "access list"
+         : kind == "routes" ? "route table"
+         : kind == "qos"    ? "classes of service"
+                            : "adjacency table";
 }
 
 // Whether a file that this process makes can have the owner and the group of the one that is there.
@@ -32,6 +35,29 @@ bool can_own(const struct stat& status) {
   std::vector<gid_t> groups(static_cast<size_t>(std::max(0, ::getgroups(0, nullptr))));
   const int n = ::getgroups(static_cast<int>(groups.size()), groups.data());
   return n > 0 && std::find(groups.begin(), groups.begin() + n, status.st_gid) != groups.begin() + n;
+}
+
+// What the file holds, which is to be edited and written back. Errors: it is not plain text in a file that is as it was
+// read, or not this process's to write.
+Result<std::string> text_to_edit(const std::string& path, const FileStamp& stamp) {
+  struct stat status {};
+  if (path == "-" || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    return Error(fmt::format("{} is not a file", path == "-" ? "standard input" : path));
+  if (!FileStamp::of(path).same_content(stamp))
+    return Error(fmt::format("{} has been written since it was read", path), "sluice reload: the file wins");
+  if (!can_own(status))
+    return Error(fmt::format("{} belongs to another user or group (uid {}, gid {}), which this process cannot keep",
+                             path, status.st_uid, status.st_gid));
+  auto file = InputFile::open(path);
+  if (!file) return std::move(file).error();
+  auto image = Image::is_next(*file);
+  if (!image) return std::move(image).error();
+  if (*image) return Error(fmt::format("{} is a compiled image", path));
+  auto text = file->table();
+  if (!text) return std::move(text).error();
+  if (std::string_view(file->compression()) != "plain")
+    return Error(fmt::format("{} is compressed ({})", path, file->compression()));
+  return text;
 }
 
 }  // namespace
@@ -89,23 +115,8 @@ Result<std::string> LiveTables::edited(const Source& source) {
   const std::string& path = source.path;
   if (d.files.empty()) return Error(d.text.empty() ? "no file was given for it" : "it is written in the graph itself");
   if (d.files.size() > 1) return Error(fmt::format("it comes from {} files", d.files.size()));
-  struct stat status {};
-  if (path == "-" || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
-    return Error(fmt::format("{} is not a file", path == "-" ? "standard input" : path));
-  if (!FileStamp::of(path).same_content(stamp_of(source)))
-    return Error(fmt::format("{} has been written since it was read", path), "sluice reload: the file wins");
-  if (!can_own(status))
-    return Error(fmt::format("{} belongs to another user or group (uid {}, gid {}), which this process cannot keep",
-                             path, status.st_uid, status.st_gid));
-  auto file = InputFile::open(path);
-  if (!file) return std::move(file).error();
-  auto image = Image::is_next(*file);
-  if (!image) return std::move(image).error();
-  if (*image) return Error(fmt::format("{} is a compiled image", path));
-  auto text = file->table();
+  auto text = text_to_edit(path, stamp_of(source));
   if (!text) return std::move(text).error();
-  if (std::string_view(file->compression()) != "plain")
-    return Error(fmt::format("{} is compressed ({})", path, file->compression()));
   if (d.type == TableDeclaration::Type::kAcl) {
     auto choice = parse_rule_format(d.format);
     if (!choice) return std::move(choice).error();
@@ -131,50 +142,50 @@ Result<std::string> LiveTables::edited(const Source& source) {
   return edit_adjacencies(*text, path, (*hops)->definitions());
 }
 
-Result<std::vector<LiveTables::Saved>> LiveTables::save() {
+Result<std::vector<LiveTables::Saved>> LiveTables::save(const std::optional<AlsoSaved>& also) {
   struct Writing {
-    Source* source;
+    bool* unsaved;  // nullptr: it is no table
+    FileStamp* stamp;
     AtomicFile file;
     Saved saved;
   };
   std::vector<Writing> all;
   std::set<FileId> files;
   Error refused;
-  const auto refuse = [&](const std::string& kind, const std::string& table, Error error) {
-    const TableDeclaration& declaration = sources_.at({kind, table}).declaration;
+  const auto refuse = [&](const Saved& one, Error error) {
     Diagnostic d;
-    d.file = declaration.files.empty() ? table : path_of(declaration, declaration.files[0]);
+    d.file = one.path.empty() ? one.table : one.path;
     if (error.message.starts_with(d.file + ": ")) error.message.erase(0, d.file.size() + 2);
-    d.message = fmt::format("{} '{}': {}", name_of(kind), table, error.message);
+    d.message = one.table.empty() ? fmt::format("{}: {}", name_of(one.kind), error.message)
+                                  : fmt::format("{} '{}': {}", name_of(one.kind), one.table, error.message);
     d.suggestion = error.hint;
     refused.diagnostics.push_back(std::move(d));
     for (Diagnostic& more : error.diagnostics) refused.diagnostics.push_back(std::move(more));
   };
+  const auto write = [&](bool* unsaved, FileStamp* stamp, const Result<std::string>& text, Saved one) {
+    if (!text) return refuse(one, text.error());
+    if (!files.insert(stamp->id).second)
+      return refuse(one, Error(fmt::format("{} is the file of another table, too", one.path)));
+    auto file = AtomicFile::create(one.path);
+    if (!file) return refuse(one, std::move(file).error());
+    file->write(*text);
+    if (auto done = file->settle(); !done) return refuse(one, std::move(done).error());
+    all.push_back({unsaved, stamp, std::move(*file), std::move(one)});
+  };
   for (auto& [key, source] : sources_) {
     const auto& [kind, table] = key;
     if (!source.unsaved) continue;
-    auto text = edited(source);
-    if (!text) {
-      refuse(kind, table, std::move(text).error());
-      continue;
-    }
-    if (!files.insert(stamp_of(source).id).second) {
-      refuse(kind, table, Error(fmt::format("{} is the file of another table, too", source.path)));
-      continue;
-    }
-    auto file = AtomicFile::create(source.path);
-    if (!file) {
-      refuse(kind, table, std::move(file).error());
-      continue;
-    }
-    file->write(*text);
-    if (auto done = file->settle(); !done) {
-      refuse(kind, table, std::move(done).error());
-      continue;
-    }
-    const size_t entries =
-        kind == "adjacency" ? (*next_hops(table))->definitions().names.size() : load_of(kind.c_str(), table).entries;
-    all.push_back({&source, std::move(*file), {table, kind, source.path, entries}});
+    const auto& names = source.declaration.files;
+    const auto text = edited(source);
+    const size_t entries = !text                 ? 0
+                           : kind == "adjacency" ? (*next_hops(table))->definitions().names.size()
+                                                 : load_of(kind.c_str(), table).entries;
+    write(&source.unsaved, &stamp_of(source), text,
+          {table, kind, names.empty() ? std::string() : path_of(source.declaration, names[0]), entries});
+  }
+  if (also) {
+    const auto there = text_to_edit(also->path, also->stamp);
+    write(nullptr, &also->stamp, there ? also->text : there, {{}, also->kind, also->path});
   }
   if (!refused.diagnostics.empty()) {
     refused.message = "nothing was saved";
@@ -188,8 +199,8 @@ Result<std::vector<LiveTables::Saved>> LiveTables::save() {
       for (const Saved& s : saved) error.hint += fmt::format("{}{} was saved", error.hint.empty() ? "" : "; ", s.path);
       return error;
     }
-    one.source->unsaved = false;
-    stamp_of(*one.source) = FileStamp::of(one.source->path);
+    if (one.unsaved != nullptr) *one.unsaved = false;
+    *one.stamp = FileStamp::of(one.saved.path);
     saved.push_back(std::move(one.saved));
   }
   return saved;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -109,14 +110,20 @@ class LiveTables {
   // The text that a table would be read from, whole. Errors: there is none of that name; it is a compiled image.
   Result<std::string> text(const std::string& kind, const std::string& table);
   struct Saved {
-    std::string table, kind, path;
+    std::string table, kind, path;  // table: empty for what is none
     size_t entries = 0;
   };
-  // Writes the tables that are unsaved into the files that they were read from, all or none: each has to be one plain
-  // file of its own language that nobody has written since, and whose owner this process can keep. Files appear one
-  // after another once all are on the disk. Errors: every table that cannot be saved, with the reason; nothing was
-  // written then, but where a file could not be put in its place, which says what was.
-  Result<std::vector<Saved>> save();
+  // A file beside those of the tables, and what it is to hold.
+  struct AlsoSaved {
+    std::string kind, path;  // as Saved
+    FileStamp& stamp;        // as it was when it was read; as it is, once it is saved
+    Result<std::string> text;
+  };
+  // Writes the tables that are unsaved into the files that they were read from, and `also`, all or none: each has to be
+  // one plain file of its own language that nobody has written since, and whose owner this process can keep. Files
+  // appear one after another once all are on the disk. Errors: every table that cannot be saved, with the reason;
+  // nothing was written then, but where a file could not be put in its place, which says what was.
+  Result<std::vector<Saved>> save(const std::optional<AlsoSaved>& also = {});
 
  private:
   // An access list as it is, and as it changes.

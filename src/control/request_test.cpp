@@ -26,6 +26,33 @@ TEST(Request, ValuesAreRead) {
                        R"({"v":1,"text":"a\nb\u20ac\ud83d\ude00\ufffd","list":["x",-2,1.5,true,null],"o":{"kA":{}}})"));
 }
 
+TEST(Request, AStringEndsWhereverItStands) {
+  for (size_t before = 0; before < 20; ++before) {
+    for (size_t behind = 0; behind < 10; ++behind) {
+      const std::string a(before, 'a'), b(behind, '\xe4');
+      const auto string = [&](const std::string& middle) { return "[\"" + a + middle + b + "\"]"; };
+      for (const auto& [written, meant] : {std::pair{"", ""},
+                                           {"\\n", "\n"},
+                                           {"\\\"", "\""},
+                                           {"\\\\", "\\"},
+                                           {"\\u0041", "A"},
+                                           {"!#[]^ \x7f", "!#[]^ \x7f"}}) {
+        auto read = read_json(string(written), "the request", kRequestLimits);
+        ASSERT_TRUE(read.ok()) << string(written) << ": " << read.error().message;
+        EXPECT_EQ((*read)[0].get<std::string>(), a + meant + b);
+      }
+      for (const char control : {'\0', '\x01', '\n', '\x1f'}) {
+        EXPECT_EQ(
+            fault(string(std::string(1, control))),
+            fmt::format("the request is not JSON: 0x{:02x} is not valid here in JSON", static_cast<unsigned>(control)));
+      }
+      EXPECT_NE(fault(string("\"")), "");
+      EXPECT_NE(fault(string("\\x")), "");
+      EXPECT_NE(fault("[\"" + a), "");
+    }
+  }
+}
+
 TEST(Request, WhatIsTooMuchIsRefused) {
   std::string fields = R"({"v":1)";
   for (int i = 0; i < 80'000; ++i) fields += fmt::format(",\"k{}\":1", i);

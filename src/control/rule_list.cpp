@@ -37,6 +37,7 @@ uint64_t hash_of(const Identity& id) {
 
 // The same packets, and the same is done with them, wherever it is written.
 bool same_rule(const AclRule& a, const AclRule& b) {
+  if (!(a.src == b.src && a.dst == b.dst)) return false;
   AclRule moved = b;
   moved.file = a.file;
   moved.line = a.line;
@@ -308,12 +309,20 @@ std::optional<std::vector<uint32_t>> RuleList::kept_in(const RuleSet& next, size
   for (const Chunk& chunk : chunks_) {
     for (const Entry& e : chunk) old.push_back(&e.rule);
   }
-  const size_t n = old.size(), m = next.rules.size();
-  if (std::max(n, m) - std::min(n, m) > most) return std::nullopt;
+  const size_t all = old.size(), all_next = next.rules.size();
+  if (std::max(all, all_next) - std::min(all, all_next) > most) return std::nullopt;
+  // What both begin and end with stays, and most is that: only what lies between is worth a hash.
+  size_t front = 0, back = 0;
+  while (front < std::min(all, all_next) && same_rule(*old[front], next.rules[front])) ++front;
+  while (back < std::min(all, all_next) - front && same_rule(*old[all - 1 - back], next.rules[all_next - 1 - back]))
+    ++back;
+  const size_t n = all - front - back, m = all_next - front - back;
   std::vector<uint64_t> of_old(n), of_next(m);
-  for (size_t i = 0; i < n; ++i) of_old[i] = hash_of(identity_of(*old[i]));
-  for (size_t i = 0; i < m; ++i) of_next[i] = hash_of(identity_of(next.rules[i]));
-  const auto same = [&](size_t x, size_t y) { return of_old[x] == of_next[y] && same_rule(*old[x], next.rules[y]); };
+  for (size_t i = 0; i < n; ++i) of_old[i] = hash_of(identity_of(*old[front + i]));
+  for (size_t i = 0; i < m; ++i) of_next[i] = hash_of(identity_of(next.rules[front + i]));
+  const auto same = [&](size_t x, size_t y) {
+    return of_old[x] == of_next[y] && same_rule(*old[front + x], next.rules[front + y]);
+  };
   std::vector<std::vector<ptrdiff_t>> reach;
   const auto end = static_cast<ptrdiff_t>(n), other_end = static_cast<ptrdiff_t>(m);
   const auto at = [&](size_t d, ptrdiff_t k) { return reach[d][static_cast<size_t>(k + static_cast<ptrdiff_t>(d))]; };
@@ -337,13 +346,16 @@ std::optional<std::vector<uint32_t>> RuleList::kept_in(const RuleSet& next, size
     if (there) break;
   }
   // Back from the end.
-  std::vector<uint32_t> kept(n, ~uint32_t{0});
+  std::vector<uint32_t> kept(all, ~uint32_t{0});
+  for (size_t i = 0; i < front; ++i) kept[i] = static_cast<uint32_t>(i);
+  for (size_t i = 1; i <= back; ++i) kept[all - i] = static_cast<uint32_t>(all_next - i);
   ptrdiff_t x = end, y = other_end;
   for (size_t d = reach.size() - 1;; --d) {
     const ptrdiff_t k = x - y;
     ptrdiff_t begin = 0;
     if (d != 0) begin = from_above(d, k) ? at(d - 1, k + 1) : at(d - 1, k - 1) + 1;
-    for (; x > begin; --x, --y) kept[static_cast<size_t>(x - 1)] = static_cast<uint32_t>(y - 1);
+    for (; x > begin; --x, --y)
+      kept[front + static_cast<size_t>(x - 1)] = static_cast<uint32_t>(front + static_cast<size_t>(y - 1));
     if (d == 0) return kept;
     from_above(d, k) ? --y : --x;
   }
@@ -368,7 +380,10 @@ bool RuleList::become(const RuleSet& next, size_t most) {
   work_ += size_ + next.rules.size();
   if (!kept) return false;
   // First where rules are written, by priorities that still hold. A line at the top of a file moves all others.
-  if (!kept->empty() && kept->front() != 0) undo_.reserve(size_ + most);
+  if (!kept->empty() && kept->front() != 0) {
+    undo_.reserve(size_ + most);
+    change_.reserve(size_ + most);
+  }
   size_t position = 0;
   for (Chunk& chunk : chunks_) {
     for (Entry& e : chunk) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -14,6 +15,7 @@
 #include "base/input_file.h"
 #include "formats/adjacency_text.h"
 #include "formats/native_rules.h"
+#include "formats/qos_text.h"
 #include "net/text.h"
 
 namespace sluice {
@@ -302,6 +304,80 @@ Result<std::string> edit_adjacencies(std::string_view text, const std::string& f
   const auto again = parse_next_hops(out, file);
   if (!again || again->names != now || again->via_default != definitions.via_default)
     return not_the_same(file, "next hops");
+  return out;
+}
+
+namespace {
+
+std::string rate_text(uint64_t bps) {
+  constexpr std::pair<uint64_t, const char*> kUnits[] = {{1'000'000'000, "Gbps"}, {1'000'000, "Mbps"}, {1'000, "kbps"}};
+  for (const auto& [unit, name] : kUnits) {
+    if (bps % unit == 0) return fmt::format("{}{}", bps / unit, name);
+  }
+  return fmt::format("{}bps", bps);
+}
+
+// A line of `class` or `port` with another rate; 0: without one. What it names stands before the words from `first` on.
+std::string with_rate(std::string_view line, size_t first, uint64_t bps) {
+  const std::string_view said = line.substr(0, line.find('#'));
+  std::vector<std::string_view> words;
+  for (size_t at = 0; (at = said.find_first_not_of(" \t\r", at)) < said.size();) {
+    const size_t end = std::min(said.find_first_of(" \t\r", at), said.size());
+    words.push_back(said.substr(at, end - at));
+    at = end;
+  }
+  const auto begin_of = [&](size_t word) { return static_cast<size_t>(words[word].data() - line.data()); };
+  const auto end_of = [&](size_t word) { return begin_of(word) + words[word].size(); };
+  std::string out(line);
+  const auto value_of = [&](std::string_view key) {
+    size_t at = first;
+    while (at < words.size() && words[at] != key) ++at;
+    return at + 1;
+  };
+  const size_t rate = value_of("rate"), burst = value_of("burst");
+  if (rate >= words.size()) {
+    if (bps != 0) out.insert(end_of(words.size() - 1), " rate " + rate_text(bps));
+    return out;
+  }
+  if (bps != 0) return out.replace(begin_of(rate), words[rate].size(), rate_text(bps));
+  // The one that stands behind first, so that the other's place holds.
+  std::vector<size_t> gone{rate};
+  if (burst < words.size()) gone.push_back(burst);
+  std::ranges::sort(gone, std::greater());
+  for (const size_t value : gone) out.erase(end_of(value - 2), end_of(value) - end_of(value - 2));
+  return out;
+}
+
+}  // namespace
+
+Result<std::string> edit_qos(std::string_view text, const std::string& file, const QosModel& model) {
+  const auto before = parse_qos(text, file);
+  if (!before) return before.error();
+  std::string out;
+  size_t next = 0;  // class
+  bool port = false;
+  for (const std::string_view line : lines_of(text)) {
+    std::string_view word = first_word(line);
+    if (word.starts_with("\xEF\xBB\xBF")) word.remove_prefix(3);
+    if (word == "class" && next < model.classes.size()) {
+      const uint64_t bps = model.classes[next].rate_bps;
+      add_line(out, bps == before->classes[next].rate_bps ? std::string(line) : with_rate(line, 2, bps));
+      ++next;
+    } else if (word == "port") {
+      port = true;
+      // A port without a rate is no line at all.
+      if (model.port_rate_bps == before->port_rate_bps) {
+        add_line(out, line);
+      } else if (model.port_rate_bps != 0) {
+        add_line(out, with_rate(line, 1, model.port_rate_bps));
+      }
+    } else {
+      add_line(out, line);
+    }
+  }
+  if (!port && model.port_rate_bps != 0) add_line(out, "port rate " + rate_text(model.port_rate_bps));
+  const auto again = parse_qos(out, file);
+  if (!again || format_qos(*again) != format_qos(model)) return not_the_same(file, "classes");
   return out;
 }
 

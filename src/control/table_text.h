@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "control/rule_list.h"
 #include "formats/route_files.h"
+#include "qos/qos_model.h"
 #include "tables/adjacency/next_hops.h"
 #include "tables/lpm/rib_sources.h"
 
@@ -27,5 +28,7 @@ Result<std::string> edit_rules(std::string_view text, const std::string& file, c
 Result<std::string> edit_routes(std::string_view text, const RouteFile& file, const SourcedRib& routes);
 Result<std::string> edit_adjacencies(std::string_view text, const std::string& file,
                                      const NextHopDefinitions& definitions);
+// `model` is that of the text but for the rates of its classes and of the ports, which are written where they stand.
+Result<std::string> edit_qos(std::string_view text, const std::string& file, const QosModel& model);
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include "formats/adjacency_text.h"
 #include "formats/native_rules.h"
+#include "formats/qos_text.h"
 
 namespace sluice {
 namespace {
@@ -169,6 +170,58 @@ TEST(TableText, AdjacenciesThatChangeLeaveTheOthers) {
   EXPECT_EQ(*edit_adjacencies(text, "adj.txt", *definitions),
             "# neighbours\nresolve-via default\na 02:00:00:00:00:01 02:00:00:00:00:02 1 # up\n"
             "c group a b*2 resilient 64\nb 02:00:00:00:00:03 02:00:00:00:00:02 2 weight 2\ne unreachable\n");
+}
+
+constexpr const char* kClasses =
+    "# two classes\nclass rate  dscp ef, cs5  strict  rate 20Mbps burst 10000  # voice\n\n"
+    "class rest dscp others limit 500 red 100 500 10% # the rest, at no rate\nport rate 2Gbps # both\n";
+
+QosModel classes_of(const std::string& text) {
+  auto model = parse_qos(text, "edge.qos");
+  EXPECT_TRUE(model.ok()) << (model.ok() ? "" : to_string(model.error()));
+  return model.ok() ? *model : QosModel();
+}
+std::string edited(const std::string& text, const QosModel& model) {
+  auto out = edit_qos(text, "edge.qos", model);
+  return out.ok() ? *out : to_string(out.error());
+}
+
+TEST(TableText, ClassesThatAreAsTheyWereLeaveTheirFileAsItWas) {
+  EXPECT_EQ(edited(kClasses, classes_of(kClasses)), kClasses);
+}
+
+TEST(TableText, RatesOfClassesAreWrittenWhereTheyStand) {
+  QosModel model = classes_of(kClasses);
+  model.classes[0].rate_bps = 1'500'000;
+  model.classes[1].rate_bps = 1'234'567;
+  model.port_rate_bps = 3'000'000'000;
+  EXPECT_EQ(edited(kClasses, model),
+            "# two classes\nclass rate  dscp ef, cs5  strict  rate 1500kbps burst 10000  # voice\n\n"
+            "class rest dscp others limit 500 red 100 500 10% rate 1234567bps # the rest, at no rate\n"
+            "port rate 3Gbps # both\n");
+  model.classes[0].rate_bps = model.port_rate_bps = 0;
+  model.classes[1].rate_bps = 0;
+  EXPECT_EQ(edited(kClasses, model),
+            "# two classes\nclass rate  dscp ef, cs5  strict  # voice\n\n"
+            "class rest dscp others limit 500 red 100 500 10% # the rest, at no rate\n");
+  model = classes_of("class a burst 9 rate 1Mbps strict");
+  model.classes[0].rate_bps = 0;
+  model.port_rate_bps = 4'000;
+  EXPECT_EQ(edited("\xEF\xBB\xBF"
+                   "class a burst 9 rate 1Mbps strict",
+                   model),
+            "\xEF\xBB\xBF"
+            "class a strict\nport rate 4kbps\n");
+}
+
+TEST(TableText, OtherClassesAreNotWrittenIntoAFile) {
+  QosModel other = classes_of(kClasses);
+  other.classes[1].limit_pkts = 7;
+  EXPECT_NE(edited(kClasses, other).find("cannot be edited line by line"), std::string::npos);
+  other = classes_of(kClasses);
+  other.classes.pop_back();
+  EXPECT_NE(edited(kClasses, other).find("cannot be edited line by line"), std::string::npos);
+  EXPECT_NE(edited("class", other).find("a class without a name"), std::string::npos);
 }
 
 }  // namespace

@@ -93,7 +93,9 @@ class EgressQos {
   void set_port_rate(uint64_t rate_bps, int64_t port = -1);
   // Another model, for all ports. Classes of the same name keep what waits, what they counted and their credit.
   void load(const QosModel& model);
+  // But for rates that were set for one port alone.
   const QosModel& model() const { return model_; }
+  bool has_rates_of_one_port() const { return !rates_.empty() || !port_rates_.empty(); }
 
  private:
   struct Frame {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 namespace sluice {
 
@@ -172,9 +173,24 @@ class JsonReader {
     }
   }
 
+  // Whether eight characters are none that ends a string, begins an escape or is a control character.
+  static bool all_plain(const char* at) {
+    constexpr uint64_t kEach = 0x0101010101010101, kHigh = 0x80 * kEach;
+    uint64_t eight;
+    std::memcpy(&eight, at, sizeof eight);
+    const uint64_t quote = eight ^ '"' * kEach, escape = eight ^ '\\' * kEach;
+    const uint64_t found =
+        ((quote - kEach) & ~quote) | ((escape - kEach) & ~escape) | ((eight - 0x20 * kEach) & ~eight);
+    return (found & kHigh) == 0;
+  }
+
   bool string() {
     ++at_;
     while (at_ < text_.size()) {
+      if (at_ + sizeof(uint64_t) <= text_.size() && all_plain(text_.data() + at_)) {
+        at_ += sizeof(uint64_t);
+        continue;
+      }
       const char c = text_[at_];
       if (c == '"') {
         ++at_;

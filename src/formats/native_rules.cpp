@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -97,12 +99,31 @@ class File {
 
  private:
   // ---- words -------------------------------------------------------------------------------------------------------
+  static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+  static bool ends_word(char c) { return blank(c) || c == '#' || c == '"'; }
+  // Where the word ends that stands at `at` in a line that ends at `end`.
+  size_t word_end(size_t at, size_t end) const {
+    // Eight characters at a time: nearly all of a word's come after '#', the last of those that end one.
+    constexpr uint64_t kEach = 0x0101010101010101, kHigh = 0x80 * kEach, kPast = ('#' + 1) * kEach;
+    while (std::endian::native == std::endian::little && at + sizeof(uint64_t) <= end) {
+      uint64_t eight;
+      std::memcpy(&eight, text_.data() + at, sizeof eight);
+      // The lowest bit that is set is right; those above it may follow from a borrow.
+      const uint64_t early = (eight - kPast) & ~eight & kHigh;
+      if (early == 0) {
+        at += sizeof eight;
+        continue;
+      }
+      at += static_cast<size_t>(std::countr_zero(early)) / 8;
+      if (ends_word(text_[at])) return at;
+      ++at;
+    }
+    while (at < end && !ends_word(text_[at])) ++at;
+    return at;
+  }
   void split(size_t at, size_t end) {
     words_.clear();
     next_ = 0;
-    const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-    // What may end a word: nearly all of its characters come after these.
-    const auto ends_word = [&](char c) { return c <= '#' && (blank(c) || c == '#' || c == '"'); };
     while (at < end) {
       const char c = text_[at];
       if (blank(c)) {
@@ -116,7 +137,7 @@ class File {
         while (at < end && text_[at] != '"') ++at;
         if (at < end) ++at;
       } else {
-        while (at < end && !ends_word(text_[at])) ++at;
+        at = word_end(at, end);
       }
       words_.push_back({text_.substr(start, at - start), start});
     }

@@ -55,6 +55,51 @@ TEST(NativeRules, ReadsAWholeRule) {
   EXPECT_EQ(set.files.at(r.file), "t.acl");
 }
 
+TEST(NativeRules, AWordEndsWhereverItStands) {
+  const std::string before = "permit from any to any bits ", value = "0x01/0x01";
+  for (size_t shift = 0; shift < 17; ++shift) {
+    const std::string start = std::string(shift, ' ') + before + std::string(shift % 3, '0') + value;
+    for (const char* end : {"",
+                            " ",
+                            "\t",
+                            "\r",
+                            "#",
+                            "# \"",
+                            " log",
+                            "\tlog",
+                            "\r#log",
+                            "\"",
+                            "\"log\"",
+                            "!",
+                            "!log",
+                            "\x01",
+                            "\xff",
+                            "\n",
+                            "\r\n",
+                            "\npermit from any to any",
+                            "abcdefghijklmnop",
+                            "abc!defghijk lmn"}) {
+      const std::string text = shift % 3 == 0 ? start + end : std::string(shift, ' ') + before + value + end;
+      SCOPED_TRACE(text);
+      const std::string_view e = end;
+      if (e.starts_with('"')) {  // a word of its own
+        EXPECT_THAT(bad(text), HasSubstr("is not an option"));
+      } else if (!e.empty() && (e[0] == '!' || e[0] == 'a' || e[0] == '\x01' || e[0] == '\xff')) {
+        const std::string word = value + (e == "\x01"   ? "\\x01"
+                                          : e == "\xff" ? "\\xff"
+                                                        : std::string(e.substr(0, e.find(' '))));
+        EXPECT_THAT(bad(text), HasSubstr("'" + word + "' is not a value and mask"));
+      } else {
+        const RuleSet set = good(text);
+        ASSERT_EQ(set.rules.size(), e.find("permit") == e.npos ? 1u : 2u);
+        EXPECT_EQ(set.rules[0].bits, 1);
+        EXPECT_EQ(set.rules[0].bits_mask, 1);
+        EXPECT_EQ(set.rules[0].log, e == " log" || e == "\tlog");
+      }
+    }
+  }
+}
+
 TEST(NativeRules, FamiliesAnyAndPorts) {
   const auto set = good(
       "permit from any to any\n"

@@ -19,24 +19,30 @@ std::optional<unsigned> parse_small(std::string_view text, unsigned limit) {
   return value;
 }
 
-}  // namespace
-
-// Lists of rules and routes are made of these: one pass.
-std::optional<uint32_t> parse_ipv4(std::string_view text) {
-  uint32_t address = 0;
-  const char* at = text.data();
-  const char* const end = at + text.size();
+// Lists of rules and routes are made of these: one pass. The end of the address that stands at `at`; nullptr: none
+// does.
+const char* leading_ipv4(const char* at, const char* end, uint32_t& address) {
+  address = 0;
   for (int i = 0; i < 4; ++i) {
-    if (i != 0 && (at == end || *at++ != '.')) return std::nullopt;
+    if (i != 0 && (at == end || *at++ != '.')) return nullptr;
     const char* const first = at;
     unsigned octet = 0;
     for (; at != end && at - first < 3 && *at >= '0' && *at <= '9'; ++at)
       octet = octet * 10 + static_cast<unsigned>(*at - '0');
     // No digit, a zero in front of others, or too large.
-    if (at == first || (at - first > 1 && *first == '0') || octet > 255) return std::nullopt;
+    if (at == first || (at - first > 1 && *first == '0') || octet > 255) return nullptr;
     address = address << 8 | octet;
   }
-  if (at != end) return std::nullopt;
+  return at;
+}
+
+}  // namespace
+
+std::optional<uint32_t> parse_ipv4(std::string_view text) {
+  uint32_t address = 0;
+  const char* const end = text.data() + text.size();
+  const char* const behind = leading_ipv4(text.data(), end, address);
+  if (behind == nullptr || behind != end) return std::nullopt;
   return address;
 }
 
@@ -55,8 +61,17 @@ std::optional<IpAddress> parse_ip(std::string_view text) {
 }
 
 std::optional<IpPrefix> parse_prefix(std::string_view text, bool* had_host_bits) {
-  const size_t slash = text.find('/');
-  const auto address = parse_ip(text.substr(0, slash));
+  uint32_t v4 = 0;
+  const char* const behind = leading_ipv4(text.data(), text.data() + text.size(), v4);
+  size_t slash = behind == nullptr ? std::string_view::npos : static_cast<size_t>(behind - text.data());
+  std::optional<IpAddress> address;
+  if (slash == text.size() || (slash < text.size() && text[slash] == '/')) {
+    address = IpAddress{0, v4, 4};
+    if (slash == text.size()) slash = std::string_view::npos;
+  } else {
+    slash = text.find('/');
+    address = parse_ip(text.substr(0, slash));
+  }
   if (!address) return std::nullopt;
   IpPrefix prefix{*address, static_cast<uint8_t>(address->family == 4 ? 32 : 128)};
   if (slash != std::string_view::npos) {

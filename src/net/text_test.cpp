@@ -75,10 +75,35 @@ TEST(Text, PrefixesClearHostBitsAndSaySo) {
   EXPECT_EQ(parse_prefix("ffff:ffff:ffff:ffff:ffff::/65")->address.lo, 0x8000000000000000u);
   EXPECT_EQ(parse_prefix("ffff:ffff:ffff:ffff:ffff::/64")->address.lo, 0u);
   EXPECT_EQ(parse_prefix("ffff::/1")->address.hi, 0x8000000000000000u);
-  for (const char* bad : {"", "/", "/8", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/08", "10.0.0.0/8/8",
-                          "::/129", "::/1000", "10.0.0.0/ 8", "10.0.0.0 /8", "10/8", "::/+1"}) {
+  for (const char* bad : {"",
+                          "/",
+                          "/8",
+                          "10.0.0.0/",
+                          "10.0.0.0/33",
+                          "10.0.0.0/-1",
+                          "10.0.0.0/08",
+                          "10.0.0.0/8/8",
+                          "::/129",
+                          "::/1000",
+                          "10.0.0.0/ 8",
+                          "10.0.0.0 /8",
+                          "10/8",
+                          "::/+1",
+                          "10.0.0.0x",
+                          "10.0.0.0x/8",
+                          "10.0.0.0:/8",
+                          "10.0.0.0.0/8",
+                          "10.0.0.1234/8",
+                          "10.0.0.00/8",
+                          "10.0.0.256/8"}) {
     EXPECT_FALSE(parse_prefix(bad)) << bad;
   }
+  EXPECT_FALSE(parse_prefix(std::string_view()));
+  EXPECT_FALSE(parse_ipv4(std::string_view()));
+  EXPECT_EQ(parse_prefix("::10.0.0.0/128")->address.family, 6);
+  // What stands behind the text is nobody's.
+  EXPECT_EQ(parse_prefix(std::string_view("10.1.2.3/16", 8))->length, 32);
+  EXPECT_EQ(parse_prefix(std::string_view("10.1.2.3/16", 10))->length, 1);
 }
 
 TEST(Text, EveryPrefixSurvivesTheRoundTrip) {

@@ -321,7 +321,7 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
       return Error(fmt::format("operation {}: {}", i + 1, what), std::move(hint));
     };
     const auto changed = operations.size() > 1 ? there.find(each.priority) : there.end();
-    if (changed == there.end()) word = state_->order.find(each.priority);
+    if (changed == there.end()) word = state_->order.find_behind(word, each.priority);
     const bool present = changed != there.end() ? changed->second : word != 0;
     if (kind != AclChange::Kind::kAdd && !present)
       return fail(fmt::format("no rule has the priority {}", each.priority));
@@ -341,13 +341,14 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
   }
   const bool was_complete = state_->complete;
   std::vector<OrderedRule> before;  // what was removed or is written elsewhere; without them where nothing can fail
+  if (operations.size() > 1) before.reserve(operations.size());
   state_->torn = true;
   for (const auto& [kind, each] : operations) {
     if (kind == AclChange::Kind::kAdd) {
       if (!state_->add(each)) state_->complete = false;
       continue;
     }
-    if (operations.size() > 1) word = state_->order.find(each.priority);
+    if (operations.size() > 1) word = state_->order.find_behind(word, each.priority);
     if (operations.size() > 1 || !state_->complete) before.push_back({each.priority, state_->models[word]});
     if (kind == AclChange::Kind::kPlace) {
       state_->place(word, each.rule.file, each.rule.line);

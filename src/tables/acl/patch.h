@@ -48,6 +48,7 @@ class AclChange {
     add(priority, rule);
   }
   void clear() { operations_.clear(); }
+  void reserve(size_t operations) { operations_.reserve(operations); }
   const std::vector<Operation>& operations() const { return operations_; }
 
  private:

@@ -51,6 +51,12 @@ class RuleOrder {
     const uint32_t before = previous_bit(after(priority) - 1, 0);
     return before >= kFirst && levels_[0][before] == priority ? before : 0;
   }
+  // The same at less cost where it is the rule behind the one at `word`, as in a change of one rule after another.
+  uint32_t find_behind(uint32_t word, uint64_t priority) const {
+    if (word < kFirst) return find(priority);
+    const uint32_t behind = next(word + 1);
+    return behind <= last_ && levels_[0][behind] == priority ? behind : find(priority);
+  }
 
   // Spreads rules over all words. Precondition: empty; priorities ascend. Calls place(index, word).
   template <typename F>

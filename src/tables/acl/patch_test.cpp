@@ -503,10 +503,14 @@ TEST(RuleOrder, WordsFollowPriorities) {
           ASSERT_GT(word, last);
           last = word;
           ASSERT_EQ(order.find(p), word);
+          // Whatever rule is asked for before, or none, or one that is gone.
+          for (const uint32_t before : {0u, word - 1, word, std::max(word, 40u) - 40, order.last(), order.last() + 1})
+            ASSERT_EQ(order.find_behind(before, p), word) << before;
           ASSERT_EQ(order.priority(word), p);
         }
         ASSERT_EQ(order.size(), words.size());
         ASSERT_EQ(order.find(random() | uint64_t{1} << 63), 0u);
+        ASSERT_EQ(order.find_behind(last, random() | uint64_t{1} << 63), 0u);
       }
     }
     EXPECT_LT(moved, 6000u * 80) << "pattern " << pattern;

@@ -1,4 +1,5 @@
 // Sections with words changed: `open` refuses them, or every answer is in bounds (ASan watches the loads).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -155,22 +156,66 @@ TEST(LpmImageCorruption, UnknownAlgorithmsAndMissingSections) {
 // As for access lists: a section that was found good is not read again, whatever else is.
 TEST(LpmImageCorruption, ASectionIsCheckedOnceWhereItIsGood) {
   const Rib rib = random_rib(22, 400, 50);
-  const auto image = build_routes(rib, "poptrie", "poptrie");
-  ASSERT_TRUE(image.ok()) << to_string(image.error());
-  EXPECT_FALSE(image->checked(SectionTag::kFib4));
-  ASSERT_TRUE(with_fib4(*image, [](const auto&) {}).ok());
-  EXPECT_TRUE(image->checked(SectionTag::kFib4));
-  EXPECT_FALSE(image->checked(SectionTag::kFib6));
+  for (const auto& [four, six] : {std::pair{"poptrie", "poptrie"},
+                                  {"sail", "range24"},
+                                  {"dir24", "planb"},
+                                  {"trie", "trie"},
+                                  {"bloom", "bloom"},
+                                  {"linear", "linear"}}) {
+    SCOPED_TRACE(fmt::format("{}, {}", four, six));
+    const auto image = build_routes(rib, four, six);
+    ASSERT_TRUE(image.ok()) << to_string(image.error());
+    EXPECT_FALSE(image->checked(SectionTag::kFib4));
+    ASSERT_TRUE(with_fib4(*image, [](const auto&) {}).ok());
+    EXPECT_TRUE(image->checked(SectionTag::kFib4));
+    EXPECT_FALSE(image->checked(SectionTag::kFib6));
 
-  std::vector<std::byte> bytes(image->bytes().begin(), image->bytes().end());
-  const ImageSection* const fib = image->find(SectionTag::kFib6);
-  std::memset(bytes.data() + fib->offset + fib->bytes / 2, 0xff, 8);
-  reseal(bytes);
-  const auto damaged = Image::from_bytes(bytes, ImageKind::kRoutes);
-  ASSERT_TRUE(damaged.ok()) << to_string(damaged.error());
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_FALSE(with_fib6(*damaged, [](const auto&) {}).ok());
-    EXPECT_FALSE(damaged->checked(SectionTag::kFib6));
+    std::vector<std::byte> bytes(image->bytes().begin(), image->bytes().end());
+    const ImageSection* const fib = image->find(SectionTag::kFib6);
+    std::memset(bytes.data() + fib->offset + fib->bytes / 2, 0xff, fib->bytes / 4);
+    reseal(bytes);
+    const auto damaged = Image::from_bytes(bytes, ImageKind::kRoutes);
+    ASSERT_TRUE(damaged.ok()) << to_string(damaged.error());
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_FALSE(with_fib6(*damaged, [](const auto&) {}).ok());
+      EXPECT_FALSE(damaged->checked(SectionTag::kFib6));
+    }
+  }
+}
+
+// A view of an image that was checked is that of one that is: the same answers, and sizes are looked at all the same.
+TEST(LpmImageCorruption, WhatIsTrustedIsTheSame) {
+  const Rib rib = random_rib(23, 400, 300);
+  for (const auto& [four, six] : {std::pair{"poptrie", "poptrie"},
+                                  {"sail", "range24"},
+                                  {"dir24", "planb"},
+                                  {"trie", "trie"},
+                                  {"bloom", "bloom"},
+                                  {"linear", "linear"}}) {
+    SCOPED_TRACE(fmt::format("{}, {}", four, six));
+    const auto image = build_routes(rib, four, six);
+    ASSERT_TRUE(image.ok()) << to_string(image.error());
+    std::vector<uint32_t> answers[2];
+    for (auto& found : answers) {
+      ASSERT_TRUE(with_fib4(*image, [&](const auto& view) {
+                    for (uint32_t i = 0; i < 5000; ++i) found.push_back(view.lookup(i * 858'993u));
+                  }).ok());
+      ASSERT_TRUE(with_fib6(*image, [&](const auto& view) {
+                    for (uint64_t i = 0; i < 5000; ++i)
+                      found.push_back(view.lookup(0x2000'0000'0000'0000 + i * 461'168'601'842'739, i * i));
+                  }).ok());
+      EXPECT_TRUE(image->checked(SectionTag::kFib4) && image->checked(SectionTag::kFib6));
+    }
+    EXPECT_EQ(answers[0], answers[1]);
+    const auto refuse = [&]<typename View>(SectionTag tag, const View*) {
+      const auto whole = image->section(tag);
+      for (const size_t size : {size_t{0}, size_t{8}, whole.size() / 8}) {
+        if constexpr (requires { View::open(whole, 1, true); })
+          EXPECT_FALSE(View::open(whole.first(size), rib.next_hop_count(), true).ok()) << size;
+      }
+    };
+    ASSERT_TRUE(with_fib4(*image, [&](const auto& view) { refuse(SectionTag::kFib4, &view); }).ok());
+    ASSERT_TRUE(with_fib6(*image, [&](const auto& view) { refuse(SectionTag::kFib6, &view); }).ok());
   }
 }
 

@@ -49,7 +49,8 @@ class Range24View {
   };
 
   // Checks every index, node, leaf, list and next hop.
-  static Result<Range24View> open(std::span<const std::byte> section, uint32_t next_hop_count);
+  // `trusted`: only the sizes are checked, because the builder is this process or a check has found nothing before.
+  static Result<Range24View> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   // The next-hop id, or 0. Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {

@@ -97,7 +97,8 @@ class ScanView {
 
   // Errors: sizes or lengths that do not fit, lengths out of order, a hash table without a free slot (a search could
   // not end), a next hop past next_hop_count.
-  static Result<ScanView> open(std::span<const std::byte> section, uint32_t next_hop_count);
+  // `trusted`: only the sizes are checked, because the builder is this process or a check has found nothing before.
+  static Result<ScanView> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   SLUICE_HD uint32_t find(Key key) const {
     const std::byte* records = base_ + sizeof(ScanHeader);
@@ -143,8 +144,8 @@ class ScanView {
 
 class Scan4View : public ScanView<ScanFamily4> {
  public:
-  static Result<Scan4View> open(std::span<const std::byte> section, uint32_t next_hop_count) {
-    auto view = ScanView::open(section, next_hop_count);
+  static Result<Scan4View> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false) {
+    auto view = ScanView::open(section, next_hop_count, trusted);
     if (!view) return std::move(view).error();
     return Scan4View(*view);
   }
@@ -168,8 +169,8 @@ static_assert(std::is_trivially_copyable_v<Scan4View>);
 
 class Scan6View : public ScanView<ScanFamily6> {
  public:
-  static Result<Scan6View> open(std::span<const std::byte> section, uint32_t next_hop_count) {
-    auto view = ScanView::open(section, next_hop_count);
+  static Result<Scan6View> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false) {
+    auto view = ScanView::open(section, next_hop_count, trusted);
     if (!view) return std::move(view).error();
     return Scan6View(*view);
   }

@@ -112,7 +112,8 @@ struct TrieArrays {
 };
 
 template <typename Entry>
-Result<TrieArrays<Entry>> check(std::span<const std::byte> section, uint32_t next_hop_count, unsigned longest) {
+Result<TrieArrays<Entry>> check(std::span<const std::byte> section, uint32_t next_hop_count, unsigned longest,
+                                bool trusted) {
   const auto* header = section_array<TrieHeader>(section, 0, 1);
   if (header == nullptr) return Error(fmt::format("trie: {} bytes are too few", section.size()));
   const uint64_t node_count = header->node_count, route_count = header->route_count;
@@ -120,6 +121,7 @@ Result<TrieArrays<Entry>> check(std::span<const std::byte> section, uint32_t nex
   if (nodes == nullptr || node_count == 0) return Error(fmt::format("trie: {} nodes do not fit", node_count));
   const auto* routes = section_array<Entry>(section, sizeof(TrieHeader) + node_count * sizeof(TrieNode), route_count);
   if (routes == nullptr || route_count == 0) return Error(fmt::format("trie: {} routes do not fit", route_count));
+  if (trusted) return TrieArrays<Entry>{nodes, routes};
   for (uint64_t i = 0; i < node_count; ++i) {
     const TrieNode& node = nodes[i];
     if (node.bit == TrieNode::kLeaf) {
@@ -149,8 +151,8 @@ Result<TrieArrays<Entry>> check(std::span<const std::byte> section, uint32_t nex
 
 }  // namespace
 
-Result<Trie4View> Trie4View::open(std::span<const std::byte> section, uint32_t next_hop_count) {
-  auto arrays = check<TrieRoute4>(section, next_hop_count, 32);
+Result<Trie4View> Trie4View::open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted) {
+  auto arrays = check<TrieRoute4>(section, next_hop_count, 32, trusted);
   if (!arrays) return std::move(arrays).error();
   Trie4View view;
   view.nodes_ = arrays->nodes;
@@ -162,8 +164,8 @@ void Trie4View::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size
   for (size_t i = 0; i < n; ++i) next_hops[i] = lookup(addresses[i]);
 }
 
-Result<Trie6View> Trie6View::open(std::span<const std::byte> section, uint32_t next_hop_count) {
-  auto arrays = check<TrieRoute6>(section, next_hop_count, 128);
+Result<Trie6View> Trie6View::open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted) {
+  auto arrays = check<TrieRoute6>(section, next_hop_count, 128, trusted);
   if (!arrays) return std::move(arrays).error();
   Trie6View view;
   view.nodes_ = arrays->nodes;

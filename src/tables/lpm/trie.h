@@ -74,7 +74,8 @@ class Trie4View {
   using Address = uint32_t;
   // Errors: too small, a child or route out of range or out of order, a bit or length past 32, a next hop past
   // next_hop_count.
-  static Result<Trie4View> open(std::span<const std::byte> section, uint32_t next_hop_count);
+  // `trusted`: only the sizes are checked, because the builder is this process or a check has found nothing before.
+  static Result<Trie4View> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   // The next-hop id of the longest prefix that covers `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const {
@@ -110,7 +111,7 @@ static_assert(std::is_trivially_copyable_v<Trie4View>);
 // The same for IPv6; at most 128 steps and 129 routes.
 class Trie6View {
  public:
-  static Result<Trie6View> open(std::span<const std::byte> section, uint32_t next_hop_count);
+  static Result<Trie6View> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   // Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {
