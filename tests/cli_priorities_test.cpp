@@ -100,6 +100,29 @@ TEST_F(CliPrioritiesTest, TheBenchmarkMeasuresWhatItChecked) {
                                       "overload/most", "overload/served", "overload/unloaded_p99",
                                       "overload/loaded_p99", "overload/ratio", "overload/lowest_rate"}));
   EXPECT_EQ(sluice(quick + " --part mix --spoil-check").code, 5);
+
+  // Mixes by DSCP, checked and counted by class.
+  const Said mixes = sluice(quick + " --part mix --dscp ef=100 --dscp af41=1,default=3,cs7=0");
+  ASSERT_EQ(mixes.code, 0) << mixes.err;
+  const auto by_dscp = mixes.json();
+  EXPECT_EQ(by_dscp["verified"]["sample"], 3 * 16'384);
+  ASSERT_EQ(by_dscp["results"].size(), 2u);
+  const auto packets = [&](size_t row, size_t c) -> uint64_t {
+    return by_dscp["results"][row]["classes"][c]["packets"];
+  };
+  EXPECT_EQ(by_dscp["results"][0]["case"], "mix/ef=100/x1");
+  EXPECT_EQ(packets(0, 0), 5000u);
+  EXPECT_EQ(by_dscp["results"][1]["case"], "mix/af41=1,default=3,cs7=0/x1");
+  EXPECT_EQ(packets(1, 0), 0u);
+  EXPECT_GT(packets(1, 1), 1000u);
+  EXPECT_LT(packets(1, 1), 1500u);
+  EXPECT_EQ(packets(1, 1) + packets(1, 2), 5000u);
+  for (const auto& [wrong, says] : {std::pair{"--dscp ef", "--dscp: 'ef' is not CLASS=PART"},
+                                    {"--dscp ef=1 --dscp ef=1", "--dscp: 'ef=1' is given twice"}}) {
+    const Said refused = sluice(std::string("bench priorities ") + wrong);
+    EXPECT_EQ(refused.code, 2) << wrong;
+    EXPECT_NE(refused.err.find(says), std::string::npos) << refused.err;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "apps/sluice/inputs.h"
 #include "apps/sluice/pipeline.h"
 #include "apps/sluice/priorities.h"
 #include "base/sha256.h"
@@ -23,6 +24,7 @@ struct PriorityBenchOptions : BenchOptions {
   std::vector<std::string> parts = {"mix", "workers", "chunks", "overload"};
   uint32_t chunk = 256;
   std::string timeout = "100us";
+  std::vector<std::string> dscps;  // mixes of part mix as `gen traffic --dscp` takes them; none: kMixes
   uint32_t rule_count = 256;
   double seconds = 1;  // of each paced run
 
@@ -32,21 +34,23 @@ struct PriorityBenchOptions : BenchOptions {
 constexpr uint32_t kFrames = 16'384;
 constexpr uint8_t kCodepoints[] = {46, 10, 0};  // EF, AF11, default: one a class
 
-// Parts of the packets by class, in percent.
+// Parts of the packets by class, in percent; or of the flows by DSCP, where there are some.
 struct Mix {
-  const char* name;
-  uint32_t percent[3];
+  std::string name;  // and of its capture
+  uint32_t percent[3] = {};
+  std::vector<std::pair<uint8_t, double>> dscps = {};
 };
-constexpr Mix kMixes[] = {{"even", {34, 33, 33}},  {"highest", {100, 0, 0}}, {"middle", {0, 100, 0}},
-                          {"lowest", {0, 0, 100}}, {"voice", {5, 15, 80}},   {"half", {50, 0, 50}}};
+const std::vector<Mix> kMixes = {{"even", {34, 33, 33}},  {"highest", {100, 0, 0}}, {"middle", {0, 100, 0}},
+                                 {"lowest", {0, 0, 100}}, {"voice", {5, 15, 80}},   {"half", {50, 0, 50}}};
 
-// Packets that every program takes to its end, in classes by the mix, evenly spread over time.
+// Packets that every program takes to its end, in classes by the mix: evenly spread over time, or as its flows come.
 std::string capture_of_mix(const std::string& file, const Mix& mix, const PriorityBenchOptions& o) {
   TrafficOptions t;
   t.flows = 65'536;
   t.zipf = 0;
   t.size_mix = SizeMix::kFixed;
   t.fixed_bytes = o.sizes.front();
+  t.dscps = mix.dscps;
   t.seed = o.seed;
   auto writer = need(CaptureWriter::create(file), Exit::kIo);
   TrafficGenerator generator = need(TrafficGenerator::create(t));
@@ -54,13 +58,15 @@ std::string capture_of_mix(const std::string& file, const Mix& mix, const Priori
   int credit[3] = {};  // smooth weighted round robin
   for (uint32_t i = 0; i < kFrames; ++i) {
     const FrameHeader header = generator.next(frame.data());
-    unsigned turn = 0;
-    for (unsigned c = 0; c < 3; ++c) {
-      credit[c] += static_cast<int>(mix.percent[c]);
-      if (credit[c] > credit[turn]) turn = c;
+    if (mix.dscps.empty()) {
+      unsigned turn = 0;
+      for (unsigned c = 0; c < 3; ++c) {
+        credit[c] += static_cast<int>(mix.percent[c]);
+        if (credit[c] > credit[turn]) turn = c;
+      }
+      credit[turn] -= 100;
+      set_dscp(frame.data() + kEtherHeaderBytes, 4, kCodepoints[turn]);
     }
-    credit[turn] -= 100;
-    set_dscp(frame.data() + kEtherHeaderBytes, 4, kCodepoints[turn]);
     if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
   }
   need(writer.commit(), Exit::kIo);
@@ -77,18 +83,28 @@ class PriorityBench {
       text += fmt::format("deny tcp from 198.51.{}.0/24 to any port {}\n", i % 256, 1000 + i);
     write_text(rules_, text + "permit ip from any to any\n");
     hash_.update(text);
-    for (const Mix& mix : kMixes) {
-      const std::string capture = capture_of_mix(capture_of(mix), mix, o);
+    for (const std::string& text : o.dscps) {
+      if (std::any_of(mixes_.begin(), mixes_.end(), [&](const Mix& m) { return m.name == text; }))
+        fail(Exit::kUsage, fmt::format("--dscp: '{}' is given twice", text), "give each mix once");
+      mixes_.push_back({text, {}, dscp_parts("--dscp", text)});
+    }
+    std::vector<Mix> captured = kMixes;
+    captured.insert(captured.end(), mixes_.begin(), mixes_.end());
+    if (mixes_.empty()) mixes_ = kMixes;
+    for (const Mix& mix : captured) {
+      const std::string capture = capture_of_mix(folder_ / fmt::format("{}.pcap", captures_.size()), mix, o);
       hash_.update(need(sha256_of_file(capture), Exit::kIo));
+      captures_[mix.name] = capture;
     }
   }
 
   Exit measure() {
     verify();
     if (o_.wants("mix")) {
-      for (const Mix& mix : kMixes) add_rate(fmt::format("mix/{}/x{}", mix.name, workers()), mix, workers(), o_.chunk);
+      for (const Mix& mix : mixes_) add_rate(fmt::format("mix/{}/x{}", mix.name, workers()), mix, workers(), o_.chunk);
       const double even = median(fmt::format("mix/even/x{}", workers()));
-      for (Case& c : cases_) c.more["of_even"] = median_of(c) / even;
+      for (Case& c : cases_)
+        if (even > 0) c.more["of_even"] = median_of(c) / even;
     }
     if (o_.wants("workers")) {
       for (const unsigned w : o_.worker_counts) add_rate(fmt::format("workers/{}", w), kMixes[0], w, o_.chunk);
@@ -101,13 +117,12 @@ class PriorityBench {
 
  private:
   unsigned workers() const { return o_.worker_counts.front(); }
-  std::string capture_of(const Mix& mix) { return folder_ / fmt::format("{}.pcap", mix.name); }
   std::string text_of(const Mix& mix, const char* source, const char* limit, const std::string& sink) {
     return fmt::format(
         "{}({}{}) -> CheckIPHeader(14) -> ACL(FILE {}, DEFAULT permit, ALGORITHM {}) -> DecIPTTL\n"
         "-> IPLookup(0.0.0.0/0 0, 10.0.0.0/8 192.0.2.1 0, 172.16.0.0/12 192.0.2.2 0)\n"
         "-> EtherRewrite(02:00:00:00:00:0a, 02:00:00:00:00:0b) -> {};",
-        source, capture_of(mix), limit, rules_, o_.algorithm.empty() ? "auto" : o_.algorithm, sink);
+        source, captures_.at(mix.name), limit, rules_, o_.algorithm.empty() ? "auto" : o_.algorithm, sink);
   }
   RunOptions options(unsigned workers, uint32_t chunk) {
     RunOptions options;
@@ -135,7 +150,11 @@ class PriorityBench {
 
   // Every class's packets are those of a run without classes, in their order.
   void verify() {
-    const Mix& mix = kMixes[0];
+    verify(kMixes[0]);
+    for (const Mix& mix : mixes_)
+      if (!mix.dscps.empty()) verify(mix);
+  }
+  void verify(const Mix& mix) {
     progress_.step("checking");
     const std::string want = folder_ / "want.pcap", got = folder_ / "got.pcap";
     RunOptions plain;
@@ -181,11 +200,23 @@ class PriorityBench {
       RunOptions p = options(workers, chunk);
       p.max_packets = o_.packets != 0 ? o_.packets : 2'000'000;
       const RunReport report = play(mix, p);
+      check_classes(name, mix, report);
       c.values.push_back(rate_of(report));
       c.more = more_of(report, workers, chunk);
     }
     cases_.push_back(std::move(c));
     return cases_.back();
+  }
+  // A class has packets where the mix gives it some, and none elsewhere.
+  static void check_classes(const std::string& name, const Mix& mix, const RunReport& report) {
+    bool wanted[3] = {mix.percent[0] != 0, mix.percent[1] != 0, mix.percent[2] != 0};
+    for (const auto& [dscp, part] : mix.dscps)
+      if (part > 0) wanted[ClassMap::three_priorities().class_of(dscp)] = true;
+    for (unsigned c = 0; c < 3; ++c) {
+      if ((report.priorities[c].packets != 0) == wanted[c]) continue;
+      fail(Exit::kCheckFailed, fmt::format("{}: {} packets were read in class {}, which has {} of the mix", name,
+                                           report.priorities[c].packets, c, wanted[c] ? "a part" : "no part"));
+    }
   }
   static Json more_of(const RunReport& report, unsigned workers, uint32_t chunk) {
     return {{"workers", workers}, {"chunk", chunk}, {"classes", classes_json(report)}};
@@ -280,6 +311,8 @@ class PriorityBench {
   std::string rules_;
   uint64_t timeout_ns_ = 0;
   std::shared_ptr<FrameCache> frames_ = std::make_shared<FrameCache>();
+  std::vector<Mix> mixes_;                       // of part mix
+  std::map<std::string, std::string> captures_;  // mix -> file
   std::map<std::string, std::unique_ptr<Pipeline>> pipelines_;
   Verified verified_{0, 0, "the plain path without classes"};
   std::vector<Case> cases_;
@@ -295,6 +328,7 @@ void add_bench_priorities(Command bench) {
                      "Three classes of packets on the same workers: rate by class mix, workers and chunk size; latency "
                      "by chunk size; the highest class's latency at twice the load that the workers can process",
                      "sluice bench priorities\nsluice bench priorities --workers 8,1,2,4,12 --part mix,workers\n"
+                     "sluice bench priorities --part mix --dscp ef=100 --dscp ef=5,af41=15,default=80\n"
                      "sluice bench priorities --part overload --workers 4 --seconds 5 -o json",
                      [o] {
                        o->standing.lists = o->algorithm.empty();
@@ -305,6 +339,12 @@ void add_bench_priorities(Command bench) {
       ->check(OneOf{{"mix", "workers", "chunks", "overload"}})
       ->type_name("NAME,...")
       ->capture_default_str();
+  sub->add_option("--dscp", o->dscps,
+                  "Mix of part mix by DSCP classes of flows, as `gen traffic --dscp` takes it, in place of those by "
+                  "class; given again, one more mix")
+      ->type_name("CLASS=PART,...")
+      ->expected(1)
+      ->take_all();
   sub->add_option("--workers", o->worker_counts, "Workers; one more thread reads. Other parts use the first value")
       ->delimiter(',')
       ->check(Range(1u, 256u))

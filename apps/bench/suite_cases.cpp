@@ -34,8 +34,9 @@ const std::vector<Suite>& suites() {
        "module/: the list alone. application/: frames in, access list, routes, neighbours, frames out, by packets per "
        "batch and workers. cuda/: both with lookups, or whole frames, on a device."},
       {"data-plane", "A data plane with classes (Stockholm)",
-       "The pipeline with classes of packets: rate by mix, workers and chunk; latency by chunk; shapers; without "
-       "classes. cuda/: the pipeline with lookups on a device, and the path to an output port."},
+       "The pipeline with classes of packets: rate by mix (by class, or by DSCP of flows), workers and chunk; latency "
+       "by chunk; shapers; without classes. cuda/: the pipeline with lookups on a device, and the path to an output "
+       "port."},
       {"traffic-kinds", "Kinds of packets",
        "The pipeline with access list, routes, neighbours and options on each kind, in turns; of_ipv4: the ratio to "
        "the "
@@ -367,6 +368,13 @@ class CaseList {
     add("data-plane", "priorities",
         joined({"priorities", "--repetitions", pick("5", "3")},
                if_quick({"--packets", "200000", "--seconds", "0.2", "--chunks", "16,256"})),
+        "priorities/")
+        .probes = ProbeSet::kCores;
+    // Flows keep their DSCP: all of one class, of three, and of eight in three.
+    add("data-plane", "dscp",
+        joined({"priorities", "--part", "mix", "--dscp", "ef=100", "--dscp", "ef=5,af41=15,default=80", "--dscp",
+                "ef=10,cs5=10,af41=10,af31=10,af21=10,af11=10,cs1=10,default=30", "--repetitions", pick("5", "3")},
+               if_quick({"--packets", "1000000"})),
         "priorities/")
         .probes = ProbeSet::kCores;
     add("data-plane", "shaper",
