@@ -203,6 +203,54 @@ TEST_F(CliSuiteTest, TheTimeOfABatchOnTheCpuHasItsPercentiles) {
   EXPECT_EQ(sluice(few + "--workers 2").code, 2);
 }
 
+TEST_F(CliSuiteTest, TheTimeOfABatchIsMeasuredBySize) {
+  for (const char* device : {"cpu", "emu"}) {
+    const Said said = sluice(
+        "bench latency --rules 1 --masks 1 --frame-repetitions 20 --repetitions 2 --algorithm tuple_space "
+        "--frames 32,2048 -q -o json --device " +
+        std::string(device));
+    ASSERT_EQ(said.code, 0) << said.err;
+    const Json report = said.json();
+    EXPECT_EQ(report["frame"], Json({32, 2048}));
+    std::map<std::string, Json> rows;
+    for (const Json& row : report["results"]) rows[row["case"]] = row;
+    EXPECT_EQ(rows.size(), 2u * 3) << "three kinds of matches";
+    const Json &few = rows["1024 rules, 1 mask, all, tuple_space, 32 packets"],
+               &many = rows["1024 rules, 1 mask, all, tuple_space, 2048 packets"];
+    EXPECT_EQ(few["frame"], 32);
+    EXPECT_EQ(many["frame"], 2048);
+    EXPECT_EQ(few["values"].size(), 2u);
+    if (std::string(device) == "cpu") EXPECT_EQ(report["verified"]["sample"], 3 * 2 * 20 * (32 + 2048));
+  }
+}
+
+TEST_F(CliSuiteTest, TablesOfManySizesAreThoseOfTheCount) {
+  const Said said =
+      sluice("bench route --ipv4 3000 --ipv6 0 --count 10,1000 --algorithm trie,dir24 --packets 2000 -q -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  std::map<std::string, Json> rows;
+  const Json report = said.json();
+  for (const Json& row : report["results"]) rows[row["case"]] = row;
+  EXPECT_EQ(rows.size(), 4u);
+  for (const char* algorithm : {"trie", "dir24"}) {
+    EXPECT_EQ(rows[std::string("ipv4_10/") + algorithm]["routes"], 10);
+    EXPECT_EQ(rows[std::string("ipv4_1000/") + algorithm]["routes"], 1000);
+  }
+  EXPECT_EQ(sluice("bench route --ipv4 300 --ipv6 0 --count 10 --packets 1000 --spoil-check").code, 5);
+}
+
+TEST_F(CliSuiteTest, WhatTheEngineLacksIsARowThatSaysSo) {
+  ASSERT_EQ(sluice("bench suite --quick --passes 1 --only data-plane/cuda-table-constant,data-plane/cuda-table-shared "
+                   "-q -o r")
+                .code,
+            0);
+  const auto all = rows("r");
+  ASSERT_EQ(all.size(), 2u);
+  for (const auto& [name, row] : all)
+    EXPECT_TRUE(row["reason"].get<std::string>().starts_with("not measured here: tables lie in a device's global"))
+        << row;
+}
+
 TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
   if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
   // Every rate passes: what is lost on a machine with other work is not what this is about.
@@ -587,7 +635,11 @@ TEST_F(CliSuiteTest, TablesHaveTheirSizeAndTheTimeToBuildThem) {
   for (const auto& [name, row] : rows("r")) {
     EXPECT_GT(row["build_seconds"], 0) << name;
     EXPECT_GT(row["bytes"], 0) << name;
+    // One thread and the program's start.
+    EXPECT_GT(row["cpu_cores"], 0) << name;
+    EXPECT_LT(row["cpu_cores"], 3) << name;
   }
+  EXPECT_NE(read("r/report.html").find("cores busy"), std::string::npos);
   EXPECT_NE(read("r/report.html").find("build, s"), std::string::npos);
 }
 

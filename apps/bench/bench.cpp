@@ -475,7 +475,7 @@ void route_tables(const Options& o, const OpenDevices& devices, const Rib& table
   }
 }
 
-// Tables like a given one at several sizes.
+// Tables like a given one, or like the generated one, at several sizes.
 Exit bench_route_sizes(const Options& o) {
   const OpenDevices devices = open_devices(o.device);
   const std::vector<std::string> asked = split_commas(o.algorithm);
@@ -510,7 +510,7 @@ Exit bench_route_sizes(const Options& o) {
 }
 
 Exit bench_route(const Options& o) {
-  if (!o.like.empty()) return bench_route_sizes(o);
+  if (!o.counts.empty()) return bench_route_sizes(o);
   const OpenDevices devices = open_devices(o.device);
   check_lpm_algorithms(o.algorithm);
   std::string hash;
@@ -725,7 +725,8 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
   Case c{name, "Mpackets/s", {}};
   RunReport last;
   uint64_t answered = 0;
-  double watts = 0;
+  double watts = 0, utilisation = -1;
+  Histogram latency;
   for (unsigned r = 0; r < o.repetitions; ++r) {
     progress.step(fmt::format("{} repetition {}", c.name, r + 1));
     // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
@@ -782,6 +783,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       if (!one.conserved()) fail(Exit::kCheckFailed, "packet counts do not add up");
       rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
       answered += one.offload.offloaded;
+      latency.merge(one.totals.latency);
     }
     if (!devices.options.devices.empty()) {
       const std::string why = why_not_devices_alone(pipeline, devices, batch, reports);
@@ -790,11 +792,16 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
     c.values.push_back(rate);
     last = reports[0];
     // Of every device once, however many workers have it.
-    std::map<unsigned, double> by_device;
+    std::map<unsigned, DevicePower> by_device;
     for (const RunReport& one : reports)
-      for (const DeviceReport& d : one.devices) by_device[d.info.ordinal] = std::max(0.0, d.power.watts);
+      for (const DeviceReport& d : one.devices) by_device[d.info.ordinal] = d.power;
     watts = 0;
-    for (const auto& [ordinal, of_device] : by_device) watts += of_device;
+    double busy = 0;
+    for (const auto& [ordinal, of_device] : by_device) {
+      watts += std::max(0.0, of_device.watts);
+      busy = of_device.utilisation < 0 ? -1 : busy < 0 ? busy : busy + of_device.utilisation;
+    }
+    if (!by_device.empty()) utilisation = busy < 0 ? -1 : busy / static_cast<double>(by_device.size());
   }
   std::vector<double> sorted = c.values;
   std::sort(sorted.begin(), sorted.end());
@@ -804,6 +811,10 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       {"packets_each", last.packets_in},
       {"forwarded_part",
        last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
+  // Of a batch, of all repetitions.
+  c.more["mean_us"] = latency.mean() * 1e-3;
+  c.more["p50_us"] = static_cast<double>(latency.percentile(50)) * 1e-3;
+  c.more["p99_us"] = static_cast<double>(latency.percentile(99)) * 1e-3;
   c.more["latency_ns"] = {{"mean", last.totals.latency.mean()},
                           {"p50", last.totals.latency.percentile(50)},
                           {"p99", last.totals.latency.percentile(99)}};
@@ -818,8 +829,12 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       c.more["watts"] = watts;
       c.more["packets_per_joule"] = sorted[sorted.size() / 2] * 1e6 / watts;
     }
-    if (!last.devices[0].channels.kernel.empty())
+    if (utilisation >= 0) c.more["utilisation"] = utilisation;
+    c.more["device_p50_us"] = static_cast<double>(last.devices[0].channels.device.percentile(50)) * 1e-3;
+    if (!last.devices[0].channels.kernel.empty()) {
       c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
+      c.more["kernel_p50_us"] = static_cast<double>(last.devices[0].channels.kernel.percentile(50)) * 1e-3;
+    }
   }
   c.more["batch"] = {{"limit", last.batch.limit},
                      {"latency_target_ns", last.batch.target_ns},
@@ -1007,27 +1022,33 @@ void add_bench(Command root) {
   Command route = add_subcommand(
       *bench, "route", "Subcommands", "Lookups in route tables: uniform, prefix-weighted and Zipf addresses",
       "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json\n"
-      "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24",
+      "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24\n"
+      "sluice bench route --ipv6 0 --count 10,1000,100000 --algorithm trie,dir24",
       [r] {
-        r->standing.routes = r->algorithm.empty() && r->like.empty();
+        if (!r->like.empty() && r->counts.empty()) r->counts = {100, 1'000, 10'000, 100'000, 1'000'000, 4'000'000};
+        r->standing.routes = r->algorithm.empty() && r->counts.empty();
         return bench_route(*r);
       });
   route_options(*route, *r);
-  route->add_option("--algorithm", r->algorithm, "Route algorithms; with --like any number of them (default all)")
+  route
+      ->add_option("--algorithm", r->algorithm,
+                   "Route algorithms; with --like or --count any number of them (default all)")
       ->type_name("A4[,A6]");
-  r->counts = {100, 1'000, 10'000, 100'000, 1'000'000, 4'000'000};
-  auto like = route
-                  ->add_option("--like", r->like,
-                               "Tables modelled on these route files at every --count, each family separately, with "
-                               "prefix-weighted addresses")
-                  ->excludes("--routes", "--ipv4", "--ipv6")
-                  ->type_name("FILE[,FILE]");
-  route->add_option("--count", r->counts, "With --like: routes per family")
+  r->counts.clear();
+  route
+      ->add_option("--like", r->like,
+                   "Tables modelled on these route files at every --count, each family separately, with "
+                   "prefix-weighted addresses")
+      ->excludes("--routes", "--ipv4", "--ipv6")
+      ->type_name("FILE[,FILE]");
+  route
+      ->add_option("--count", r->counts,
+                   "Routes per family of tables modelled on --like, else on the generated ones (default with --like "
+                   "100,1000,10000,100000,1000000,4000000)")
       ->delimiter(',')
       ->check(Range(10u, 4'000'000u))
-      ->needs(like)
-      ->type_name("N,...")
-      ->capture_default_str();
+      ->excludes("--routes")
+      ->type_name("N,...");
   add_workers_option(*route, r->workers);
   device_options(*route, *r);
   route->add_flag("--lookups-only", r->lookups_only,

@@ -21,7 +21,8 @@ namespace {
 struct PriorityBenchOptions : BenchOptions {
   std::vector<unsigned> worker_counts = {2};
   std::vector<uint32_t> chunks = {16, 64, 256, 1024};
-  std::vector<std::string> parts = {"mix", "workers", "chunks", "overload"};
+  std::vector<std::string> parts = {"mix", "workers", "chunks", "timeouts", "overload"};
+  std::vector<std::string> timeouts = {"10us", "100us", "1ms"};  // of part timeouts
   uint32_t chunk = 256;
   std::string timeout = "100us";
   std::vector<std::string> dscps;  // mixes of part mix as `gen traffic --dscp` takes them; none: kMixes
@@ -76,7 +77,8 @@ std::string capture_of_mix(const std::string& file, const Mix& mix, const Priori
 class PriorityBench {
  public:
   explicit PriorityBench(const PriorityBenchOptions& o) : o_(o), progress_("") {
-    timeout_ns_ = priority_options({.timeout = o.timeout}, kDefaultQosClasses).timeout_ns;
+    timeout_ns_ = timeout_of(o.timeout);
+    for (const std::string& text : o.timeouts) (void)timeout_of(text);  // what is wrong is said before anything runs
     rules_ = folder_ / "rules";
     std::string text;
     for (unsigned i = 0; i < o.rule_count; ++i)
@@ -110,6 +112,7 @@ class PriorityBench {
       for (const unsigned w : o_.worker_counts) add_rate(fmt::format("workers/{}", w), kMixes[0], w, o_.chunk);
     }
     if (o_.wants("chunks")) add_chunks();
+    if (o_.wants("timeouts")) add_timeouts();
     if (o_.wants("overload")) add_overload();
     progress_.clear();
     return bench_report(o_, "priorities", hash_.finish(), verified_, std::move(cases_), {{"device", "cpu"}});
@@ -117,6 +120,9 @@ class PriorityBench {
 
  private:
   unsigned workers() const { return o_.worker_counts.front(); }
+  static uint64_t timeout_of(const std::string& text) {
+    return priority_options({.timeout = text}, kDefaultQosClasses).timeout_ns;
+  }
   std::string text_of(const Mix& mix, const char* source, const char* limit, const std::string& sink) {
     return fmt::format(
         "{}({}{}) -> CheckIPHeader(14) -> ACL(FILE {}, DEFAULT permit, ALGORITHM {}) -> DecIPTTL\n"
@@ -238,23 +244,36 @@ class PriorityBench {
   void add_chunks() {
     for (const uint32_t chunk : o_.chunks) {
       const double most = median_of(add_rate(fmt::format("chunks/{}/rate", chunk), kMixes[0], workers(), chunk));
-      for (const char* at : {"p50", "p99"}) cases_.push_back({fmt::format("chunks/{}/{}", chunk, at), "us", {}});
-      Case& p50 = cases_[cases_.size() - 2];
-      Case& p99 = cases_.back();
-      for (unsigned r = 0; r < o_.repetitions; ++r) {
-        progress_.step(fmt::format("chunks/{}/latency repetition {}", chunk, r + 1));
-        const RunReport report = paced(kMixes[0], most / 2, chunk);
-        Histogram all;
-        for (const auto& k : report.priorities) all.merge(k.latency);
-        p50.values.push_back(static_cast<double>(all.percentile(50)) * 1e-3);
-        p99.values.push_back(static_cast<double>(all.percentile(99)) * 1e-3);
-        for (Case* c : {&p50, &p99}) {
-          c->more = more_of(report, workers(), chunk);
-          c->more["offered_mpps"] = most / 2;
-          c->more["late_us"] = static_cast<double>(report.late_ns) * 1e-3;
-        }
+      add_latency(fmt::format("chunks/{}", chunk), most / 2, chunk);
+    }
+  }
+  // Latency by the longest time to fill a chunk, at a twentieth of what the workers do: few chunks are full by then.
+  void add_timeouts() {
+    const double most = median_of(add_rate("timeouts/rate", kMixes[0], workers(), o_.chunk));
+    const uint64_t given = timeout_ns_;
+    for (const std::string& text : o_.timeouts) {
+      timeout_ns_ = timeout_of(text);
+      add_latency("timeouts/" + text, most / 20, o_.chunk);
+    }
+    timeout_ns_ = given;
+  }
+  void add_latency(const std::string& name, double mpps, uint32_t chunk) {
+    Case p50{name + "/p50", "us", {}}, p99{name + "/p99", "us", {}};
+    for (unsigned r = 0; r < o_.repetitions; ++r) {
+      progress_.step(fmt::format("{}/latency repetition {}", name, r + 1));
+      const RunReport report = paced(kMixes[0], mpps, chunk);
+      Histogram all;
+      for (const auto& k : report.priorities) all.merge(k.latency);
+      p50.values.push_back(static_cast<double>(all.percentile(50)) * 1e-3);
+      p99.values.push_back(static_cast<double>(all.percentile(99)) * 1e-3);
+      for (Case* c : {&p50, &p99}) {
+        c->more = more_of(report, workers(), chunk);
+        c->more["offered_mpps"] = mpps;
+        c->more["late_us"] = static_cast<double>(report.late_ns) * 1e-3;
       }
     }
+    cases_.push_back(std::move(p50));
+    cases_.push_back(std::move(p99));
   }
 
   // The highest class alone at a tenth of what the workers do, then the same packets of it within twice what they do.
@@ -326,7 +345,8 @@ void add_bench_priorities(Command bench) {
   Command sub =
       add_subcommand(bench, "priorities", "Subcommands",
                      "Three classes of packets on the same workers: rate by class mix, workers and chunk size; latency "
-                     "by chunk size; the highest class's latency at twice the load that the workers can process",
+                     "by chunk size and by the time to fill one; the highest class's latency at twice the load that "
+                     "the workers can process",
                      "sluice bench priorities\nsluice bench priorities --workers 8,1,2,4,12 --part mix,workers\n"
                      "sluice bench priorities --part mix --dscp ef=100 --dscp ef=5,af41=15,default=80\n"
                      "sluice bench priorities --part overload --workers 4 --seconds 5 -o json",
@@ -334,9 +354,9 @@ void add_bench_priorities(Command bench) {
                        o->standing.lists = o->algorithm.empty();
                        return PriorityBench(*o).measure();
                      });
-  sub->add_option("--part", o->parts, "mix, workers, chunks, overload")
+  sub->add_option("--part", o->parts, "mix, workers, chunks, timeouts, overload")
       ->delimiter(',')
-      ->check(OneOf{{"mix", "workers", "chunks", "overload"}})
+      ->check(OneOf{{"mix", "workers", "chunks", "timeouts", "overload"}})
       ->type_name("NAME,...")
       ->capture_default_str();
   sub->add_option("--dscp", o->dscps,
@@ -359,8 +379,13 @@ void add_bench_priorities(Command bench) {
       ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--chunk-timeout", o->timeout, "Longest time to fill a chunk (ns, us, ms, s)")
+  sub->add_option("--chunk-timeout", o->timeout,
+                  "Longest time to fill a chunk (ns, us, ms, s), except in part timeouts")
       ->type_name("TIME")
+      ->capture_default_str();
+  sub->add_option("--timeouts", o->timeouts, "Longest times to fill a chunk in part timeouts")
+      ->delimiter(',')
+      ->type_name("TIME,...")
       ->capture_default_str();
   sub->add_option("--sizes", o->sizes, "Frame size with FCS; only the first is used")
       ->delimiter(',')

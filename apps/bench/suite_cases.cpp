@@ -32,10 +32,14 @@ const std::vector<Suite>& suites() {
        "devices."},
       {"acl-application", "Access list alone and in an application (CodiLime)",
        "module/: the list alone. application/: frames in, access list, routes, neighbours, frames out, by packets per "
-       "batch and workers. cuda/: both with lookups, or whole frames, on a device."},
+       "batch and workers (mean, p50, p99: the time of a batch). cuda/: both with lookups, or whole frames, on a "
+       "device."},
       {"data-plane", "A data plane with classes (Stockholm)",
        "The pipeline with classes of packets: rate by mix (by class, or by DSCP of flows), workers and chunk; latency "
-       "by chunk; shapers; without classes. cuda/: the pipeline with lookups on a device, and the path to an output "
+       "by chunk and by the longest time to fill one; shapers; without classes. entries/: the trie and other lookups "
+       "by "
+       "the routes of a table. cuda/table/: where a table lies. cuda/: the pipeline with lookups on a device, and the "
+       "path to an output "
        "port."},
       {"traffic-kinds", "Kinds of packets",
        "The pipeline with access list, routes, neighbours and options on each kind, in turns; of_ipv4: the ratio to "
@@ -52,7 +56,8 @@ const std::vector<Suite>& suites() {
        "host beside them."},
       {"frame-latency", "Time per frame of 256 packets (DGX Spark)",
        "256 packets of which none, the first or the last of some rules with one mask matches, and all of 1,024 rules "
-       "with several masks. cpu/: on one core. acl/frame/: the same frames by DPDK's rte_acl and the project's own in "
+       "with several masks. cpu/: on one core. buffers/: by packets per batch. acl/frame/: the same frames by DPDK's "
+       "rte_acl and the project's own in "
        "one "
        "program. cuda/: the round trip to a device."},
       {"peers", "Other implementations of the same run",
@@ -72,7 +77,8 @@ const std::vector<Suite>& suites() {
 }
 
 const std::vector<Published>& published_figures() {
-  static const std::string kStockholm = "Stockholm study: 28 M packets/s, the whole pipeline, 4,000 routes",
+  static const std::string kTrie = "Stockholm study: 280 M lookups/s, the trie alone, 4,000 routes",
+                           kStockholm = "Stockholm study: 28 M packets/s, the whole pipeline, 4,000 routes",
                            kSpark = "DGX Spark study: 3.8 us per frame of 256 packets, 1-1,024 rules with one mask",
                            kSpark21 = "DGX Spark study: 22 us per frame of 256 packets at 21 masks",
                            kOneUnit = "a GPU of one multiprocessor there, the CPU here",
@@ -89,6 +95,10 @@ const std::vector<Published>& published_figures() {
       {"acl-application", "cuda/application/acl+", "", "Mpackets/s", 25,
        "CodiLime: 25 M packets/s in the whole application", "Quadro RTX 4000", "the GPU, and packets in memory here"},
       {"data-plane", "cuda/pipeline/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", "the GPU"},
+      {"data-plane", "entries/ipv4_4000/trie", "", "Mlookups/s", 280, kTrie, "Tegra K1",
+       "a GPU of one multiprocessor there, one core here"},
+      {"data-plane", "cuda/entries/ipv4_4000/trie", "", "Mlookups/s", 280, kTrie, "Tegra K1", "the GPU"},
+      {"data-plane", "cuda/table/global/ipv4/trie/", "/resident/", "Mlookups/s", 280, kTrie, "Tegra K1", "the GPU"},
       {"acl-application", "application/", "acl+", "Mpackets/s", 25, "CodiLime: 25 M packets/s in the whole application",
        "Quadro RTX 4000", "a GPU there, the CPU and packets in memory here"},
       {"data-plane", "pipeline/routes/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", kOneUnit},
@@ -367,7 +377,7 @@ class CaseList {
         .probes = ProbeSet::kCores;
     add("data-plane", "priorities",
         joined({"priorities", "--repetitions", pick("5", "3")},
-               if_quick({"--packets", "200000", "--seconds", "0.2", "--chunks", "16,256"})),
+               if_quick({"--packets", "200000", "--seconds", "0.2", "--chunks", "16,64,256,1024"})),
         "priorities/")
         .probes = ProbeSet::kCores;
     // Flows keep their DSCP: all of one class, of three, and of eight in three.
@@ -377,6 +387,29 @@ class CaseList {
                if_quick({"--packets", "1000000"})),
         "priorities/")
         .probes = ProbeSet::kCores;
+    // From a few entries to more than a full table has; a scan takes minutes at such.
+    const std::string entries = pick("10,100,1000,4000,10000,100000,1000000", "10,4000,100000");
+    const Words generated = {"--ipv4", pick("900000", "100000"), "--ipv6", "0"};
+    add("data-plane", "trie-entries",
+        joined(joined({"route", "--count", entries, "--algorithm", "trie,poptrie,dir24,bloom,sail"}, generated),
+               if_quick({"--packets", "65536", "--sample", "5000"})),
+        "entries/");
+    add("data-plane", "cuda-trie-entries",
+        joined(joined({"route", "--device", "cuda", "--device-only", "--lookups-only", "--count", entries,
+                       "--algorithm", "trie,poptrie,dir24,sail"},
+                      generated),
+               if_quick({"--packets", "1000000", "--sample", "5000"})),
+        "cuda/entries/");
+    // In the device's memory with and without a window in its cache, and fed from the host.
+    add("data-plane", "cuda-table-memory",
+        {"route", "--device", "cuda", "--device-only", "--lookups-only", "--ipv4", "4000", "--ipv6", "0", "--algorithm",
+         "trie", "--packets", pick("10000000", "1000000")},
+        "cuda/table/global/");
+    for (const char* memory : {"constant", "shared"})
+      add("data-plane", std::string("cuda-table-") + memory, {}).reason = fmt::format(
+          "not measured here: tables lie in a device's global memory alone, where a full table has room; the engine "
+          "has no lookup in {} memory",
+          memory);
     add("data-plane", "shaper",
         joined({"shaper"}, if_quick({"--seconds", "2", "--real-seconds", "0.2", "--packets", "200000"})), "shaper/")
         .checked_prefix = "simulated/";
@@ -471,6 +504,21 @@ class CaseList {
         {"latency", "--device", "emu", "--rules", "1,128", "--masks", "21", "--frame-repetitions", pick("200", "20")},
         "emu/")
         .reason = "only checked here: emu is host threads in a GPU's place, and its times are no device's";
+    // By packets per batch: on a core, and on a device with what a launch costs.
+    const Words buffers = {"--rules",
+                           "1",
+                           "--masks",
+                           "8",
+                           "--algorithm",
+                           "tuple_space",
+                           "--frames",
+                           pick("32,64,128,256,512,1024,2048,4096,8192,16384", "32,256,2048"),
+                           "--frame-repetitions",
+                           pick("5000", "500")};
+    add("frame-latency", "buffers", joined({"latency", "--device", "cpu"}, buffers), "buffers/");
+    for (const char* mode : {"launch", "persistent"})
+      add("frame-latency", std::string("cuda-buffers-") + mode,
+          joined({"latency", "--device", "cuda", "--mode", mode}, buffers), fmt::format("cuda/buffers/{}/", mode));
     add_benchmark("frame-latency", "rte_acl", "formats_benches",
                   quick_ ? "^acl/frame/(tuple_space|tuple_merge|rte_acl)/(1|16|128|1024)_rules/last$" : "^acl/frame/",
                   {"rte_acl"}, "the program was built without DPDK's libraries (-DSLUICE_BENCH_PEERS=ON)");

@@ -145,6 +145,9 @@ std::span<const SuiteColumn> suite_columns() {
                                              {"p50_us", "p50, us"},
                                              {"p99_us", "p99, us"},
                                              {"p999_us", "p99.9, us"},
+                                             {"device_p50_us", "device p50, us"},
+                                             {"kernel_p50_us", "kernel p50, us"},
+                                             {"transfer_p50_us", "launch and copies p50, us"},
                                              {"convert_ms", "convert, ms"},
                                              {"allocate_ms", "allocate, ms"},
                                              {"to_device_ms", "to the device, ms"},
@@ -152,8 +155,10 @@ std::span<const SuiteColumn> suite_columns() {
                                              {"to_host_ms", "to the host, ms"},
                                              {"build_seconds", "build, s"},
                                              {"bytes", "bytes"},
+                                             {"cpu_cores", "cores busy"},
                                              {"cpu_watts", "CPU, W"},
                                              {"watts", "GPU, W"},
+                                             {"utilisation", "GPU busy, 0 to 1"},
                                              {"packets_per_joule", "packets/J of the GPU"}};
   return kColumns;
 }

@@ -257,6 +257,7 @@ class SuiteRun {
     document["result"] = std::move(result);
     document["seconds"] = m.seconds;
     document["probes"] = {before, after};
+    document["cpu_cores"] = ended.cpu_s / child_s;
     if (energy_after) document["cpu_watts"] = rapl_.joules(*energy, *energy_after) / child_s;
     if (std::none_of(rows.begin(), rows.end(), is_refused))
       write_text(kept_file(o_.out, m.c, pass), document.dump(1) + "\n");
@@ -274,9 +275,11 @@ class SuiteRun {
       std::vector<std::pair<unsigned, std::vector<Json>>> passes;
       for (const auto& [pass, document] : m.passes) {
         std::vector<Json>& of_pass = passes.emplace_back(pass, rows_of(m.c, document["result"], machine_)).second;
-        if (document.contains("cpu_watts") && document["cpu_watts"].is_number())
+        for (const char* key : {"cpu_cores", "cpu_watts"}) {
+          if (!document.contains(key) || !document[key].is_number()) continue;
           for (Json& row : of_pass)
-            if (!row["value"].is_null()) row["cpu_watts"] = document["cpu_watts"];
+            if (!row["value"].is_null()) row[key] = document[key];
+        }
         for (const Json& probes : document["probes"])
           taken.push_back({m.c.id(), pass, probes.get<std::map<std::string, double>>()});
       }
@@ -302,6 +305,7 @@ class SuiteRun {
                       {"load_average", load},
                       {"passes", o_.passes},
                       {"suites", about},
+                      {"cpu_busy", "processor time of a case by its wall time, with all that it prepares"},
                       {"cpu_power", rapl_.read() ? "RAPL, all packages, mean over a case with all that it prepares"
                                                  : "no RAPL here, or this user may not read it"},
                       {"rows", rows}};
