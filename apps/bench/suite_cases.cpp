@@ -167,12 +167,13 @@ class CaseList {
   }
   Words if_quick(Words more) const { return quick_ ? more : Words{}; }
   std::string lookups() const { return pick("200000", "20000"); }
-  Words small_tables() const { return if_quick({"--ipv4", "10000", "--ipv6", "2000", "--packets", "50000"}); }
+  Words small_tables() const { return if_quick({"--ipv4", "10000", "--ipv6", "2000", "--packets", "300000"}); }
   // Of what feeds a device.
   std::string device_workers() const { return std::to_string(std::clamp(cores_, 1u, 8u)); }
   // One and all; without --quick also the powers of two between them.
-  std::vector<unsigned> worker_counts() const {
-    const unsigned most = std::min(cores_, 256u);
+  std::vector<unsigned> worker_counts() const { return worker_counts(cores_); }
+  std::vector<unsigned> worker_counts(unsigned cores) const {
+    const unsigned most = std::min(cores, 256u);
     std::vector<unsigned> counts = {1};
     for (unsigned n = 2; n < most && !quick_; n *= 2) counts.push_back(n);
     if (most > 1) counts.push_back(most);
@@ -375,16 +376,27 @@ class CaseList {
                if_quick({"--packets", "200000"})),
         "cuda/")
         .probes = ProbeSet::kCores;
+    // One more thread reads: with as many workers as cores the scheduler decides what a row shows.
+    const std::vector<unsigned> beside_reader = worker_counts(cores_ > 1 ? cores_ - 1 : 1);
+    const std::string most_workers = std::to_string(std::min(beside_reader.back(), 2u));
     add("data-plane", "priorities",
-        joined({"priorities", "--repetitions", pick("5", "3")},
-               if_quick({"--packets", "200000", "--seconds", "0.2", "--chunks", "16,64,256,1024"})),
+        joined({"priorities", "--repetitions", pick("5", "3"), "--part", "mix,chunks,timeouts,overload", "--workers",
+                most_workers},
+               if_quick({"--packets", "500000", "--seconds", "0.2", "--chunks", "16,64,256,1024"})),
+        "priorities/")
+        .probes = ProbeSet::kCores;
+    add("data-plane", "priorities-workers",
+        joined({"priorities", "--repetitions", pick("5", "3"), "--part", "workers", "--workers",
+                fmt::format("{}", fmt::join(beside_reader, ","))},
+               if_quick({"--packets", "500000"})),
         "priorities/")
         .probes = ProbeSet::kCores;
     // Flows keep their DSCP: all of one class, of three, and of eight in three.
     add("data-plane", "dscp",
         joined({"priorities", "--part", "mix", "--dscp", "ef=100", "--dscp", "ef=5,af41=15,default=80", "--dscp",
-                "ef=10,cs5=10,af41=10,af31=10,af21=10,af11=10,cs1=10,default=30", "--repetitions", pick("5", "3")},
-               if_quick({"--packets", "1000000"})),
+                "ef=10,cs5=10,af41=10,af31=10,af21=10,af11=10,cs1=10,default=30", "--workers", most_workers,
+                "--repetitions", pick("5", "3")},
+               if_quick({"--packets", "500000"})),
         "priorities/")
         .probes = ProbeSet::kCores;
     // From a few entries to more than a full table has; a scan takes minutes at such.
@@ -428,7 +440,7 @@ class CaseList {
     for (const std::string function : {"mirror", "lookup", "crc"}) {
       add("network-functions", function,
           joined({"functions", "--function", function},
-                 if_quick({"--sizes", "64,256,1024", "--packets", "50000", "--sample", "2000"})));
+                 if_quick({"--sizes", "64,256,1024", "--packets", "300000", "--sample", "2000"})));
       Words device = {"functions",
                       "--device",
                       "cuda",
