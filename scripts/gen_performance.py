@@ -29,10 +29,10 @@ HEADLINES = [
     ("rfc2544", "ndr/af_xdp/64B", "between veth pairs without loss, 64 bytes, AF_XDP"),
 ]
 # Besides a row's value, where some row of the table has it.
-COLUMNS = {"mean_us": "mean, us", "p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "device_p50_us": "device p50, us",
+COLUMNS = {"mpackets_per_second": "Mpackets/s", "of_cpu": "times the CPU's", "mean_us": "mean, us", "p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "device_p50_us": "device p50, us",
            "kernel_p50_us": "kernel p50, us", "transfer_p50_us": "launch and copies p50, us", "convert_ms": "convert, ms", "allocate_ms": "allocate, ms",
-           "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms", "build_seconds": "build, s", "bytes": "bytes",
-           "cpu_cores": "cores busy", "cpu_watts": "CPU, W", "watts": "GPU, W", "utilisation": "GPU busy, 0 to 1",
+           "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms", "corrected_buffer_time_s": "corrected buffer time, s", "build_seconds": "build, s", "bytes": "bytes",
+           "cpu_cores": "cores busy", "cpu_watts": "CPU, W", "watts": "GPU, W", "idle_watts": "GPU idle, W", "utilisation": "GPU busy, 0 to 1",
            "packets_per_joule": "packets/J of the GPU"}
 
 

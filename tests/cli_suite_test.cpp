@@ -224,6 +224,49 @@ TEST_F(CliSuiteTest, TheTimeOfABatchIsMeasuredBySize) {
   }
 }
 
+TEST_F(CliSuiteTest, RulesAreFoundByAsManyCoresAsTheRowSays) {
+  const std::string few = "bench classify --count 50 --packets 2000 --algorithm tuple_merge -q -o json ";
+  const Said said = sluice(few + "--workers 3");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const Json report = said.json();
+  ASSERT_EQ(report["results"].size(), 1u);
+  EXPECT_EQ(report["results"][0]["case"], "acl_50/tuple_merge/x3");
+  EXPECT_EQ(report["clock"], "wall");
+  EXPECT_GT(report["results"][0]["min"], 0);
+  EXPECT_EQ(sluice(few + "--workers 3 --spoil-check").code, 5);
+  // Routes are looked up on one core alone.
+  EXPECT_EQ(sluice("bench route --ipv4 100 --ipv6 0 --packets 1000 --workers 3").code, 2);
+}
+
+// A device is not needed to see what becomes of its rows: what a case gave is kept as a file.
+TEST_F(CliSuiteTest, RowsOfADeviceHaveTheirRatioToTheCpus) {
+  const std::string suite = "bench suite --quick --passes 1 -q -o r --only frame-latency/cpu";
+  ASSERT_EQ(sluice(suite).code, 0);
+  using Ordered = nlohmann::ordered_json;  // the order of its members is part of what is kept
+  Ordered kept = Ordered::parse(read("r/cases/frame-latency-cpu.1.json"));
+  const Said list = sluice("bench suite --quick --list --only frame-latency/cuda-launch");
+  const std::string line = list.lines().at(1);
+  kept["command"] = line.substr(line.find("latency --device"));
+  for (Ordered& row : kept["result"]["results"])
+    for (Ordered& value : row["values"]) value = value.get<double>() / 4;
+  write("r/cases/frame-latency-cuda-launch.1.json", kept.dump());
+  const Said both = sluice(suite + ",frame-latency/cuda-launch");
+  ASSERT_EQ(both.code, 0) << both.err;
+  ASSERT_NE(both.out.find("(2 kept from before"), std::string::npos) << both.out << kept["command"];
+  size_t ratios = 0;
+  for (const auto& [name, row] : rows("r")) {
+    if (name.starts_with("frame-latency/cpu/")) {
+      EXPECT_FALSE(row.contains("of_cpu")) << name;
+      EXPECT_NEAR(row["mpackets_per_second"].get<double>() * row["value"].get<double>(), 256, 1) << name;
+      continue;
+    }
+    ASSERT_TRUE(row.contains("of_cpu")) << name << row;
+    EXPECT_NEAR(row["of_cpu"].get<double>(), 4, 1e-6) << name;
+    ++ratios;
+  }
+  EXPECT_GT(ratios, 10u);
+}
+
 TEST_F(CliSuiteTest, TablesOfManySizesAreThoseOfTheCount) {
   const Said said =
       sluice("bench route --ipv4 3000 --ipv6 0 --count 10,1000 --algorithm trie,dir24 --packets 2000 -q -o json");
@@ -269,6 +312,21 @@ TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
     if (row["unit"] != "us") EXPECT_EQ(row["note"], "in 1 of 1 rounds as much as was offered") << row;
     if (row["unit"] == "us") EXPECT_LE(row["p50_us"], row["p999_us"]) << row;
   }
+  // With an access list that all packets pass; and what is lost at tenths of the first rate.
+  const Said more = sluice(few + "--ways af_packet --rules 300 --loss-rate");
+  ASSERT_EQ(more.code, 0) << more.err;
+  const Json loss = more.json();
+  EXPECT_EQ(loss["rules"], 300);
+  const auto steps = names_of(loss);
+  EXPECT_EQ(steps.size(), 11u);
+  for (const char* name : {"af_packet/64B/loss_at_100%", "af_packet/64B/loss_at_10%"})
+    EXPECT_TRUE(steps.contains(name)) << name;
+  for (const Json& row : loss["results"]) {
+    if (row["unit"] != "%") continue;
+    EXPECT_GE(row["median"], 0) << row;
+    EXPECT_LE(row["median"], 100) << row;
+  }
+  EXPECT_EQ(sluice(few + "--ways af_packet,kernel --rules 300").code, 2) << "the kernel has no access list";
   const Said spoiled = sluice(few + "--ways cable --spoil-check");
   EXPECT_EQ(spoiled.code, 5) << spoiled.err;
   EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
@@ -662,6 +720,16 @@ TEST_F(CliSuiteTest, WattsAreOfTheProcessorsCountersWhereThereAreSome) {
   ASSERT_EQ(shell(suite + "r --rapl rapl").code, 0);
   const Json row = rows("r")["peers/lookup4/own"];
   const double seconds = Json::parse(read("r/cases/peers-lpm4.1.json"))["seconds"];
+  // Before the first case nothing takes power by these counters.
+  bool idle = false;
+  const Json whole = Json::parse(read("r/report.json"));
+  for (const Json& one : whole["rows"]) {
+    if (one["suite"] != "machine" || one["case"] != "idle") continue;
+    idle = true;
+    EXPECT_EQ(one["unit"], "W");
+    EXPECT_EQ(one["value"], 0);
+  }
+  EXPECT_TRUE(idle);
   // Of 30.3 joules: no more time than the case took with the probes.
   EXPECT_GE(row["cpu_watts"].get<double>() * seconds, 30.32) << row;
   EXPECT_NE(read("r/report.html").find("CPU, W"), std::string::npos);

@@ -8,12 +8,14 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "apps/sluice/app.h"
 #include "apps/sluice/inputs.h"
 #include "apps/sluice/pipeline.h"
 #include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "base/thread.h"
 #include "bench.h"
@@ -205,6 +207,38 @@ double rate_of(uint64_t items, const std::function<void()>& f) {
   return static_cast<double>(done) / seconds * 1e-6;
 }
 
+// The same by `workers` threads at once, f(w) for each; by the wall's time, as they may share cores.
+double rate_together(unsigned workers, uint64_t items, const std::function<void(unsigned)>& f) {
+  std::barrier start(static_cast<ptrdiff_t>(workers));
+  std::vector<double> rates(workers);
+  const auto one = [&](unsigned w) {
+    start.arrive_and_wait();
+    const uint64_t begin = now_ns();
+    uint64_t done = 0, took = 0;
+    do {
+      f(w);
+      done += items;
+      took = now_ns() - begin;
+    } while (took < 100'000'000);
+    rates[w] = static_cast<double>(done) / static_cast<double>(took) * 1e3;
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned w = 1; w < workers; ++w) {
+    auto thread = start_thread([&one, w] { one(w); });
+    if (!thread.ok()) {
+      // The others run without it, and end.
+      for (unsigned missing = w; missing < workers; ++missing) start.arrive_and_drop();
+      start.arrive_and_drop();
+      threads.clear();
+      fail(Exit::kIo, std::move(thread).error());
+    }
+    threads.push_back(std::move(*thread));
+  }
+  one(0);
+  threads.clear();
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
 RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
   if (!o.rules.empty()) {
     check_regular("--rules", o.rules);
@@ -283,14 +317,21 @@ void classify_list(const Options& o, const OpenDevices& devices, const RuleSet& 
     verified.sample += own.sample;
     const size_t first = cases.size();
     if (!o.device_only) {
-      Case c{name, "Mpackets/s", {}};
+      // Workers are those of a device where there is one.
+      const unsigned workers = devices.options.devices.empty() ? o.workers : 1;
+      Case c{workers > 1 ? fmt::format("{}/x{}", name, workers) : name, "Mpackets/s", {}};
+      std::vector<std::vector<uint32_t>> found_by(workers > 1 ? workers : 0, std::vector<uint32_t>(keys.size()));
       Progress progress("repetition", o.repetitions);
       for (unsigned r = 0; r < o.repetitions; ++r) {
-        c.values.push_back(rate_of(keys.size(), [&] { classify_all(found); }));
+        c.values.push_back(workers > 1
+                               ? rate_together(workers, keys.size(), [&](unsigned w) { classify_all(found_by[w]); })
+                               : rate_of(keys.size(), [&] { classify_all(found); }));
         progress.update(r + 1);
         stop_if_interrupted();
       }
       progress.clear();
+      for (const std::vector<uint32_t>& of_worker : found_by)
+        if (of_worker != found) fail(Exit::kCheckFailed, fmt::format("{}: workers found different rules", c.name));
       cases.push_back(std::move(c));
     }
     if (!devices.options.devices.empty()) {
@@ -336,9 +377,11 @@ Exit bench_classify(const Options& o) {
       }
     }
   }
-  return bench_report(
-      o, "classify", input.finish(), verified, std::move(cases),
-      {{"device", devices.label}, {"gpu", gpu_name(devices)}, {"workers", o.workers}, {"clock", "thread"}});
+  return bench_report(o, "classify", input.finish(), verified, std::move(cases),
+                      {{"device", devices.label},
+                       {"gpu", gpu_name(devices)},
+                       {"workers", o.workers},
+                       {"clock", devices.options.devices.empty() && o.workers > 1 ? "wall" : "thread"}});
 }
 
 // `ways` neighbours behind each next hop.
@@ -510,6 +553,9 @@ Exit bench_route_sizes(const Options& o) {
 }
 
 Exit bench_route(const Options& o) {
+  if (o.workers > 1 && o.device.device == "cpu")
+    fail(Exit::kUsage, "bench route measures one core, and --workers are the threads that feed a device",
+         "leave --workers away, or give --device");
   if (!o.counts.empty()) return bench_route_sizes(o);
   const OpenDevices devices = open_devices(o.device);
   check_lpm_algorithms(o.algorithm);

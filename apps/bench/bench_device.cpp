@@ -3,6 +3,7 @@
 // host only
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "apps/sluice/devices.h"
@@ -259,6 +260,7 @@ Case host_case(const std::string& name, const AclView& table, const std::vector<
   c.more = {{"p50_us", static_cast<double>(all.percentile(50)) * 1e-3},
             {"p99_us", static_cast<double>(all.percentile(99)) * 1e-3},
             {"p999_us", static_cast<double>(all.percentile(99.9)) * 1e-3},
+            {"mpackets_per_second", frame / median(c.values)},
             {"frame", frame}};
   return c;
 }
@@ -317,10 +319,13 @@ Exit bench_latency(const LatencyOptions& o) {
   std::vector<Setting> settings;
   for (const LatencySetting& s : latency_settings(o))
     for (const std::string& algorithm : o.algorithms) settings.push_back({s, algorithm});
+  std::optional<double> idle_watts;
   for (const Setting& s : settings) {
     std::vector<FlowKey> keys;
     RuleSet set = latency_rules(s, keys);
     Prepared p = prepare_rules(devices, std::move(set), s.algorithm, keys);
+    // Before the first batch; no kernel runs yet.
+    if (!idle_watts) idle_watts = p.lookup->device().power().watts;
     if (o.spoil) p.expected[0] ^= 1;
     // With more threads the other sizes are those of the load.
     const std::vector<uint32_t> alone = o.workers > 1 ? std::vector<uint32_t>{sizes.front()} : sizes;
@@ -333,6 +338,10 @@ Exit bench_latency(const LatencyOptions& o) {
       const std::string name = latency_name(s, s.algorithm, alone, size);
       progress.step(name);
       cases.push_back(drive_case(name, p, d, o.repetitions, false));
+      const DevicePower power = p.lookup->device().power();
+      if (power.watts >= 0) cases.back().more["watts"] = power.watts;
+      if (power.utilisation >= 0) cases.back().more["utilisation"] = power.utilisation;
+      if (*idle_watts >= 0) cases.back().more["idle_watts"] = *idle_watts;
     }
     if (o.workers > 1 && s.match == LatencySetting::Match::kAll && s.algorithm == TupleSpaceAcl::kName) {
       // The same rules under load: every thread with --flights frames on their way.

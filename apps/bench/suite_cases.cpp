@@ -31,14 +31,16 @@ const std::vector<Suite>& suites() {
        "NVTX range for Nsight Systems; devices_one/ and devices_all/: the same workers and packets on one and on all "
        "devices."},
       {"acl-application", "Access list alone and in an application (CodiLime)",
-       "module/: the list alone. application/: frames in, access list, routes, neighbours, frames out, by packets per "
+       "module/: the list alone, on one core and on N (xN). live/: sluice run between veth pairs with a list of 1,000 "
+       "rules. application/: frames in, access list, routes, neighbours, frames out, by packets per "
        "batch and workers (mean, p50, p99: the time of a batch). cuda/: both with lookups, or whole frames, on a "
        "device."},
       {"data-plane", "A data plane with classes (Stockholm)",
        "The pipeline with classes of packets: rate by mix (by class, or by DSCP of flows), workers and chunk; latency "
        "by chunk and by the longest time to fill one; shapers; without classes. entries/: the trie and other lookups "
        "by "
-       "the routes of a table. cuda/table/: where a table lies. cuda/: the pipeline with lookups on a device, and the "
+       "the routes of a table. cuda/table/: where a table lies. cuda/records/: by what of a packet crosses to a "
+       "device. cuda/: the pipeline with lookups on a device, and the "
        "path to an output "
        "port."},
       {"traffic-kinds", "Kinds of packets",
@@ -65,13 +67,15 @@ const std::vector<Suite>& suites() {
        "rate without loss of a cable, of the kernel's forwarding and of sluice run between veth pairs."},
       {"rfc2544", "Throughput by RFC 2544 (NDR, PDR), frame sizes, IMIX (RFC 6985), bursts (RFC 9004)",
        "sluice run between veth pairs. ndr/: the highest rate that loses nothing, and the latency at 98 % of it. pdr/: "
-       "that loses 0.5 % at most. back-to-back/: the longest burst that loses nothing."},
+       "that loses 0.5 % at most. back-to-back/: the longest burst that loses nothing. loss/: the frames lost at "
+       "tenths "
+       "of what the tester offers. genome_abcdefg/: IMIX of seven sizes, each once."},
       {kMachineSuite, "The machine itself",
        "Fixed loops, the same in each build, before and after each case: a multiplication, a load from a cache and "
        "from "
        "memory that waits for the one before, reading memory, a system call; on all cores at once (beside cases of "
        "several threads); a thread woken, a packet by the loopback (beside live ports). compare judges rows against "
-       "them."},
+       "them. idle: the watts of the processors before the first case, where there is RAPL."},
   };
   return all;
 }
@@ -88,7 +92,7 @@ const std::vector<Published>& published_figures() {
   static const std::vector<Published> all = {
       {"acl-application", "module/", "", "Mpackets/s", 70,
        "CodiLime: 61-70 M packets/s, the search alone, 256-1,024 packets per batch", "Quadro RTX 4000",
-       "a GPU there, one core here; the highest of the range is given"},
+       "a GPU there, one core here, or as many as xN names; the highest of the range is given"},
       {"acl-application", "cuda/module/", "", "Mpackets/s", 70,
        "CodiLime: 61-70 M packets/s, the search alone, 256-1,024 packets per batch", "Quadro RTX 4000",
        "the GPU; the highest of the range is given"},
@@ -323,6 +327,23 @@ class CaseList {
            count.size() > 4 ? "tuple_space,tuple_merge" : "linear,tuple_space,tuple_merge", "--packets", lookups()},
           "module/");
     }
+    // One core and all: of one they are the rows above.
+    for (const unsigned n : worker_counts()) {
+      if (n == 1) continue;
+      add("acl-application", fmt::format("module-cores-{}", n),
+          {"classify", "--count", "1000", "--algorithm", "tuple_space,tuple_merge", "--workers", std::to_string(n),
+           "--packets", lookups()},
+          "module/")
+          .probes = ProbeSet::kCores;
+    }
+    // On live ports, with the access list: a rate without loss, and the latency at 98 % of it.
+    for (const std::string way : {"af_packet", "af_xdp"})
+      add("acl-application", "live-" + way,
+          joined({"live", "--ways", way, "--rules", "1000", "--sizes", pick("64,imix", "64"), "--repetitions", "1",
+                  "--latency"},
+                 searches()),
+          "live/rules_1000/")
+          .probes = ProbeSet::kLive;
     const auto add_device_module = [&](const char* name, const std::string& counts, const char* algorithms) {
       add("acl-application", name,
           {"classify", "--device", "cuda", "--device-only", "--count", counts, "--algorithm", algorithms, "--mode",
@@ -367,6 +388,15 @@ class CaseList {
                pick("64,512,1518", "64,512"), "--batch", pick("256,1024,4096", "1024"), "--workers", device_workers()},
               small_tables()),
           std::string("cuda/pipeline/") + mode + "/")
+          .probes = ProbeSet::kCores;
+    }
+    // What of a packet crosses, and how: its frame by one copy or scattered from where it lies, its header, its key.
+    for (const char* records : {"frame", "address", "header", "key"}) {
+      add("data-plane", std::string("cuda-records-") + records,
+          joined({"pipeline", "--device", "cuda", "--mode", "launch", "--records", records, "--count", "1000",
+                  "--sizes", "64", "--batch", "1024", "--workers", device_workers()},
+                 small_tables()),
+          fmt::format("cuda/records/{}/", records))
           .probes = ProbeSet::kCores;
     }
     // The path to an output port: frames in the device's memory, fed from the host, and by resident kernels.
@@ -591,6 +621,17 @@ class CaseList {
       const Words common = joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "1"}, searches());
       add("rfc2544", "ndr-" + way, joined(common, {"--latency"}), "ndr/").probes = ProbeSet::kLive;
       add("rfc2544", "pdr-" + way, joined(common, {"--loss", "0.5"}), "pdr/").probes = ProbeSet::kLive;
+      if (!quick_) {
+        add("rfc2544", "loss-" + way,
+            joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "1", "--loss-rate"}, searches()), "loss/")
+            .probes = ProbeSet::kLive;
+        // Each size of RFC 6985 that these ports take once, beside 7:4:1 above.
+        add("rfc2544", "genome-" + way,
+            joined({"live", "--ways", way, "--sizes", "imix", "--imix", "abcdefg", "--repetitions", "1", "--latency"},
+                   searches()),
+            "genome_abcdefg/")
+            .probes = ProbeSet::kLive;
+      }
       // Of small frames alone: the larger ones pass at every rate.
       add("rfc2544", "back-to-back-" + way,
           joined({"live", "--ways", way, "--sizes", pick("64,128", "64"), "--repetitions", "1", "--back-to-back",

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "base/input_file.h"
 #include "bench.h"
@@ -140,6 +141,7 @@ class SuiteRun {
     std::vector<SuiteCase> cases = chosen(o_);
     make_folder(o_.out);
     const Json load = load_average();
+    idle_watts_ = idle_watts();
     for (SuiteCase& c : cases) prepare(std::move(c));
     for (unsigned pass = 1; pass <= o_.passes; ++pass)
       for (size_t i = 0; i < cases_.size(); ++i)
@@ -293,7 +295,9 @@ class SuiteRun {
         rows.push_back(std::move(row));
       }
     }
+    put_ratios(rows);
     for (Json& row : machine_rows(taken, machine_)) rows.push_back(std::move(row));
+    if (idle_watts_) rows.push_back(idle_row(*idle_watts_, machine_));
     Json about = Json::array();
     for (const Suite& s : suites()) about.push_back({{"name", s.name}, {"title", s.title}, {"about", s.about}});
     const Json report{{"schema", 1},
@@ -324,6 +328,20 @@ class SuiteRun {
     return Exit::kOk;
   }
 
+  // Of the processors, over half a second of nothing; none without RAPL.
+  std::optional<double> idle_watts() const {
+    const auto before = rapl_.read();
+    if (!before) return std::nullopt;
+    const Stopwatch watch;
+    for (unsigned i = 0; i < 50; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      stop_if_interrupted();
+    }
+    const auto after = rapl_.read();
+    if (!after) return std::nullopt;
+    return rapl_.joules(*before, *after) / watch.seconds();
+  }
+
   const SuiteOptions& o_;
   const Json machine_;
   const Stopwatch watch_;
@@ -331,6 +349,7 @@ class SuiteRun {
   std::optional<MachineProbes> probes_;  // made by the first measurement
   std::vector<Measured> cases_;
   size_t kept_ = 0, missing_ = 0;
+  std::optional<double> idle_watts_;
 };
 
 Exit bench_suite(const SuiteOptions& given) {
