@@ -678,6 +678,12 @@ TEST_F(CliCompareTest, ReportsOfOnePassAreNotJudgedAndDamagedOnesRefused) {
   EXPECT_EQ(said.code, 1) << said.err;
   EXPECT_NE(said.err.find("fewer than 2 passes"), std::string::npos) << said.err;
   const Json good = Json::parse(a.text(3));
+  // Its end is missing.
+  write("short", good.dump().substr(0, 500));
+  const Said cut = sluice("bench compare short short");
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_NE(cut.err.find("short: no report: this is no JSON, or the end of it is missing"), std::string::npos)
+      << cut.err;
   for (const char* key : {"passes", "beside", "values"}) {
     for (const Json& value : {Json(7), Json({1}), Json::array(), Json({{"a", 1}})}) {
       Json bad = good;
@@ -751,6 +757,47 @@ TEST_F(CliSuiteTest, AQuickSuiteEndsInTimeAndGoesOnLater) {
   EXPECT_TRUE(all.begin()->second["value"].is_null());
   EXPECT_NE(all.begin()->second["reason"].get<std::string>().find("did not end within"), std::string::npos);
   EXPECT_FALSE(exists("r/cases/data-plane-priorities.1.json"));
+}
+
+TEST_F(CliSuiteTest, WhereNoReportCanBeWrittenNothingIsMeasured) {
+  const std::string suite = "bench suite --quick --passes 1 --only classbench/fw -q -o ";
+  ASSERT_EQ(shell("mkdir -p r/report.html; touch file").code, 0);
+  const struct {
+    const char *folder, *says;
+    int code;
+  } wrong[] = {{"r", "r/report.html: cannot write the report: it is a directory", 3},
+               {"file", "file: cannot create the folder cases in it: Not a directory", 3},
+               {"/dev/full", "/dev/full: cannot create the folder cases in it", 3},
+               {"-", "the report is a folder", 2}};
+  for (const auto& [folder, says, code] : wrong) {
+    const Said said = sluice(suite + folder);
+    EXPECT_EQ(said.code, code) << folder;
+    EXPECT_NE(said.err.find(says), std::string::npos) << said.err;
+  }
+  EXPECT_FALSE(exists("r/cases/classbench-fw.1.json"));
+  // Of another user.
+  ASSERT_EQ(shell("mkdir -p theirs/cases && chmod 755 . theirs theirs/cases").code, 0);
+  const Said said = shell("setpriv --reuid 65534 --clear-groups \"$SLUICE\" " + suite + "theirs");
+  if (said.err.starts_with("setpriv")) GTEST_SKIP() << "only root can be somebody else: " << said.err;
+  EXPECT_EQ(said.code, 3);
+  EXPECT_NE(said.err.find("theirs: cannot write to this folder: Permission denied"), std::string::npos) << said.err;
+}
+
+TEST_F(CliSuiteTest, ATemporaryFolderThatCannotBeIsAnError) {
+  for (const char* command : {"bench priorities --part mix", "bench pipeline --count 100", "demo"}) {
+    const Said said = shell(std::string("TMPDIR=\"$PWD/nothing\" \"$SLUICE\" -q ") + command);
+    EXPECT_EQ(said.code, 3) << command << said.err;
+    EXPECT_NE(said.err.find("cannot create a temporary directory in"), std::string::npos) << said.err;
+  }
+}
+
+TEST_F(CliSuiteTest, ARefusedRowSaysWhatIsWrongInAFile) {
+  ASSERT_EQ(shell("mkdir -p data/acl && echo garbage > data/acl/acl1_10k.xz").code, 0);
+  const Said said = shell(
+      "SLUICE_DATA=\"$PWD/data\" \"$SLUICE\" bench suite --quick --passes 1 -q -o r --only "
+      "classbench/set-acl1_10k");
+  EXPECT_EQ(said.code, 5) << said.err;
+  EXPECT_NE(said.err.find("acl1_10k.xz: line 1: 'garbage' is not an action"), std::string::npos) << said.err;
 }
 
 TEST_F(CliSuiteTest, EveryCaseOfBothSizesTakesItsOptions) {

@@ -38,12 +38,8 @@ namespace sluice::app {
 std::vector<FlowRegion> regions_of(const RuleSet& set);
 RuleShape shape_of(const std::string& name);
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr)
-    fail(Exit::kIo, "cannot create a temporary directory", "set TMPDIR to a writable directory");
-  path_ = pattern;
-}
+TemporaryFolder::TemporaryFolder()
+    : path_(make_temporary_folder("sluice-bench", "set TMPDIR to a writable directory")) {}
 
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;

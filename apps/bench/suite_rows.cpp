@@ -303,8 +303,15 @@ std::string command_text(const SuiteCase& c) {
 std::string reason_of(const Ended& ended) {
   // -o json puts errors on stderr as an object.
   const Json json = Json::parse(ended.err, nullptr, false);
-  if (json.is_object() && json.contains("error") && json["error"].is_object())
-    return json["error"].value("message", "");
+  if (json.is_object() && json.contains("error") && json["error"].is_object()) {
+    const Json& error = json["error"];
+    std::string text = error.value("message", "");
+    // What is wrong in a file, where it says how many errors there are.
+    const Json all = error.value("diagnostics", Json::array());
+    if (all.is_array() && !all.empty() && all[0].is_object())
+      text += fmt::format(": line {}: {}", all[0].value("line", 0), all[0].value("message", ""));
+    return text;
+  }
   if (ended.code > 128) return fmt::format("signal {} ended it", ended.code - 128);
   return fmt::format("it ended with exit code {}: {}", ended.code, ended.err.substr(0, ended.err.find('\n')));
 }

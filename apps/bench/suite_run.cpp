@@ -1,8 +1,10 @@
 // sluice bench suite: every case as a child process of this program, one after the other, and all of them again in each
 // pass; what has finished is kept in the folder, so that the next run goes on where this one was interrupted. host only
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -105,6 +107,20 @@ void make_folder(const std::string& folder) {
   if (wrong)
     fail(Exit::kIo, fmt::format("{}: cannot create the folder cases in it: {}", folder, wrong.message()),
          "give -o a folder that you may write to");
+  // Now rather than after hours.
+  for (const std::string& where : {folder, folder + "/cases"}) {
+    if (::access(where.c_str(), W_OK | X_OK) != 0) {
+      const int why = errno;
+      fail(Exit::kIo, system_error(fmt::format("{}: cannot write to this folder", where), why).message,
+           "give -o a folder that you may write to");
+    }
+  }
+  for (const char* name : {"report.html", "report.json", "report.csv"}) {
+    const std::string file = folder + "/" + name;
+    if (std::error_code none; std::filesystem::is_directory(file, none))
+      fail(Exit::kIo, fmt::format("{}: cannot write the report: it is a directory", file),
+           "remove it, or give -o another folder");
+  }
 }
 
 // Of the last minute: processes that want a core. Before the first case all of it is other work.
@@ -361,6 +377,7 @@ Exit bench_suite(const SuiteOptions& given) {
     return Exit::kOk;
   }
   if (o.out.empty()) fail(Exit::kUsage, "-o is required: the folder of the report", "sluice-bench suite -o report");
+  if (o.out == "-") fail(Exit::kUsage, "-o: the report is a folder and cannot be '-'", "sluice-bench suite -o report");
   return SuiteRun(o).run();
 }
 
