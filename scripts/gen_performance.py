@@ -29,9 +29,11 @@ HEADLINES = [
     ("rfc2544", "ndr/af_xdp/64B", "between veth pairs without loss, 64 bytes, AF_XDP"),
 ]
 # Besides a row's value, where some row of the table has it.
-COLUMNS = {"mean_us": "mean, us", "p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "convert_ms": "convert, ms", "allocate_ms": "allocate, ms",
-           "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms", "build_seconds": "build, s", "bytes": "bytes",
-           "cpu_watts": "CPU, W", "watts": "GPU, W", "packets_per_joule": "packets/J of the GPU"}
+COLUMNS = {"mpackets_per_second": "Mpackets/s", "of_cpu": "times the CPU's", "mean_us": "mean, us", "p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "device_p50_us": "device p50, us",
+           "kernel_p50_us": "kernel p50, us", "transfer_p50_us": "launch and copies p50, us", "convert_ms": "convert, ms", "allocate_ms": "allocate, ms",
+           "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms", "corrected_buffer_time_s": "corrected buffer time, s", "build_seconds": "build, s", "bytes": "bytes",
+           "cpu_cores": "cores busy", "cpu_watts": "CPU, W", "watts": "GPU, W", "idle_watts": "GPU idle, W", "utilisation": "GPU busy, 0 to 1",
+           "packets_per_joule": "packets/J of the GPU"}
 
 
 def number(value):
@@ -126,6 +128,8 @@ def page(reports):
             lines += [f"Load average of the minute before, of other work: {report['load_average']:.2f}.", ""]
         if isinstance(report.get("passes"), int):
             lines += [f"All cases were gone through {report['passes']} times: the values of a row are minutes apart.", ""]
+        if report.get("cpu_busy"):
+            lines += [f"Cores busy: {report['cpu_busy']}.", ""]
         if report.get("cpu_power"):
             lines += [f"Watts of the processors: {report['cpu_power']}.", ""]
         if report["machine"].get("virtual"):

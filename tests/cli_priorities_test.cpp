@@ -84,7 +84,9 @@ TEST_F(CliPrioritiesTest, AnOutputThatFailsIsToldAsSuch) {
 
 TEST_F(CliPrioritiesTest, TheBenchmarkMeasuresWhatItChecked) {
   const std::string quick =
-      "bench priorities --workers 1 --packets 5000 --repetitions 1 --seconds 0.01 --chunks 64 --rules 4 -o json";
+      "bench priorities --workers 1 --packets 5000 --repetitions 1 --seconds 0.01 --chunks 64 --timeouts 20us --rules "
+      "4 -o "
+      "json";
   const Said said = sluice(quick);
   ASSERT_EQ(said.code, 0) << said.err;
   const auto json = said.json();
@@ -94,12 +96,36 @@ TEST_F(CliPrioritiesTest, TheBenchmarkMeasuresWhatItChecked) {
     cases.push_back(result["case"]);
     EXPECT_GT(result["median"].get<double>(), 0) << result["case"];
   }
-  EXPECT_EQ(cases,
-            (std::vector<std::string>{"mix/even/x1", "mix/highest/x1", "mix/middle/x1", "mix/lowest/x1", "mix/voice/x1",
-                                      "mix/half/x1", "workers/1", "chunks/64/rate", "chunks/64/p50", "chunks/64/p99",
-                                      "overload/most", "overload/served", "overload/unloaded_p99",
-                                      "overload/loaded_p99", "overload/ratio", "overload/lowest_rate"}));
+  EXPECT_EQ(cases, (std::vector<std::string>{
+                       "mix/even/x1", "mix/highest/x1", "mix/middle/x1", "mix/lowest/x1", "mix/voice/x1", "mix/half/x1",
+                       "workers/1", "chunks/64/rate", "chunks/64/p50", "chunks/64/p99", "timeouts/rate",
+                       "timeouts/20us/p50", "timeouts/20us/p99", "overload/most", "overload/served",
+                       "overload/unloaded_p99", "overload/loaded_p99", "overload/ratio", "overload/lowest_rate"}));
   EXPECT_EQ(sluice(quick + " --part mix --spoil-check").code, 5);
+
+  // Mixes by DSCP, checked and counted by class.
+  const Said mixes = sluice(quick + " --part mix --dscp ef=100 --dscp af41=1,default=3,cs7=0");
+  ASSERT_EQ(mixes.code, 0) << mixes.err;
+  const auto by_dscp = mixes.json();
+  EXPECT_EQ(by_dscp["verified"]["sample"], 3 * 16'384);
+  ASSERT_EQ(by_dscp["results"].size(), 2u);
+  const auto packets = [&](size_t row, size_t c) -> uint64_t {
+    return by_dscp["results"][row]["classes"][c]["packets"];
+  };
+  EXPECT_EQ(by_dscp["results"][0]["case"], "mix/ef=100/x1");
+  EXPECT_EQ(packets(0, 0), 5000u);
+  EXPECT_EQ(by_dscp["results"][1]["case"], "mix/af41=1,default=3,cs7=0/x1");
+  EXPECT_EQ(packets(1, 0), 0u);
+  EXPECT_GT(packets(1, 1), 1000u);
+  EXPECT_LT(packets(1, 1), 1500u);
+  EXPECT_EQ(packets(1, 1) + packets(1, 2), 5000u);
+  for (const auto& [wrong, says] : {std::pair{"--timeouts 10us,soon", "soon"},
+                                    {"--dscp ef", "--dscp: 'ef' is not CLASS=PART"},
+                                    {"--dscp ef=1 --dscp ef=1", "--dscp: 'ef=1' is given twice"}}) {
+    const Said refused = sluice(std::string("bench priorities ") + wrong);
+    EXPECT_EQ(refused.code, 2) << wrong;
+    EXPECT_NE(refused.err.find(says), std::string::npos) << refused.err;
+  }
 }
 
 }  // namespace

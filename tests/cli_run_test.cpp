@@ -320,6 +320,10 @@ TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
       sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 -o json").json();
   EXPECT_EQ(pipeline["results"].size(), 2u);
   EXPECT_GT(pipeline["results"][1]["forwarded_part"], 0.99);
+  for (const Json& row : pipeline["results"]) {
+    EXPECT_GT(row["p50_us"], 0) << row;
+    EXPECT_LE(row["p50_us"], row["p99_us"]) << row;
+  }
   EXPECT_EQ(sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 --spoil-check").code,
             5);
 }

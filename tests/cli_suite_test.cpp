@@ -203,6 +203,97 @@ TEST_F(CliSuiteTest, TheTimeOfABatchOnTheCpuHasItsPercentiles) {
   EXPECT_EQ(sluice(few + "--workers 2").code, 2);
 }
 
+TEST_F(CliSuiteTest, TheTimeOfABatchIsMeasuredBySize) {
+  for (const char* device : {"cpu", "emu"}) {
+    const Said said = sluice(
+        "bench latency --rules 1 --masks 1 --frame-repetitions 20 --repetitions 2 --algorithm tuple_space "
+        "--frames 32,2048 -q -o json --device " +
+        std::string(device));
+    ASSERT_EQ(said.code, 0) << said.err;
+    const Json report = said.json();
+    EXPECT_EQ(report["frame"], Json({32, 2048}));
+    std::map<std::string, Json> rows;
+    for (const Json& row : report["results"]) rows[row["case"]] = row;
+    EXPECT_EQ(rows.size(), 2u * 3) << "three kinds of matches";
+    const Json &few = rows["1024 rules, 1 mask, all, tuple_space, 32 packets"],
+               &many = rows["1024 rules, 1 mask, all, tuple_space, 2048 packets"];
+    EXPECT_EQ(few["frame"], 32);
+    EXPECT_EQ(many["frame"], 2048);
+    EXPECT_EQ(few["values"].size(), 2u);
+    if (std::string(device) == "cpu") EXPECT_EQ(report["verified"]["sample"], 3 * 2 * 20 * (32 + 2048));
+  }
+}
+
+TEST_F(CliSuiteTest, RulesAreFoundByAsManyCoresAsTheRowSays) {
+  const std::string few = "bench classify --count 50 --packets 2000 --algorithm tuple_merge -q -o json ";
+  const Said said = sluice(few + "--workers 3");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const Json report = said.json();
+  ASSERT_EQ(report["results"].size(), 1u);
+  EXPECT_EQ(report["results"][0]["case"], "acl_50/tuple_merge/x3");
+  EXPECT_EQ(report["clock"], "wall");
+  EXPECT_GT(report["results"][0]["min"], 0);
+  EXPECT_EQ(sluice(few + "--workers 3 --spoil-check").code, 5);
+  // Routes are looked up on one core alone.
+  EXPECT_EQ(sluice("bench route --ipv4 100 --ipv6 0 --packets 1000 --workers 3").code, 2);
+}
+
+// A device is not needed to see what becomes of its rows: what a case gave is kept as a file.
+TEST_F(CliSuiteTest, RowsOfADeviceHaveTheirRatioToTheCpus) {
+  const std::string suite = "bench suite --quick --passes 1 -q -o r --only frame-latency/cpu";
+  ASSERT_EQ(sluice(suite).code, 0);
+  using Ordered = nlohmann::ordered_json;  // the order of its members is part of what is kept
+  Ordered kept = Ordered::parse(read("r/cases/frame-latency-cpu.1.json"));
+  const Said list = sluice("bench suite --quick --list --only frame-latency/cuda-launch");
+  const std::string line = list.lines().at(1);
+  kept["command"] = line.substr(line.find("latency --device"));
+  for (Ordered& row : kept["result"]["results"])
+    for (Ordered& value : row["values"]) value = value.get<double>() / 4;
+  write("r/cases/frame-latency-cuda-launch.1.json", kept.dump());
+  const Said both = sluice(suite + ",frame-latency/cuda-launch");
+  ASSERT_EQ(both.code, 0) << both.err;
+  ASSERT_NE(both.out.find("(2 kept from before"), std::string::npos) << both.out << kept["command"];
+  size_t ratios = 0;
+  for (const auto& [name, row] : rows("r")) {
+    if (name.starts_with("frame-latency/cpu/")) {
+      EXPECT_FALSE(row.contains("of_cpu")) << name;
+      EXPECT_NEAR(row["mpackets_per_second"].get<double>() * row["value"].get<double>(), 256, 1) << name;
+      continue;
+    }
+    ASSERT_TRUE(row.contains("of_cpu")) << name << row;
+    EXPECT_NEAR(row["of_cpu"].get<double>(), 4, 1e-6) << name;
+    ++ratios;
+  }
+  EXPECT_GT(ratios, 10u);
+}
+
+TEST_F(CliSuiteTest, TablesOfManySizesAreThoseOfTheCount) {
+  const Said said =
+      sluice("bench route --ipv4 3000 --ipv6 0 --count 10,1000 --algorithm trie,dir24 --packets 2000 -q -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  std::map<std::string, Json> rows;
+  const Json report = said.json();
+  for (const Json& row : report["results"]) rows[row["case"]] = row;
+  EXPECT_EQ(rows.size(), 4u);
+  for (const char* algorithm : {"trie", "dir24"}) {
+    EXPECT_EQ(rows[std::string("ipv4_10/") + algorithm]["routes"], 10);
+    EXPECT_EQ(rows[std::string("ipv4_1000/") + algorithm]["routes"], 1000);
+  }
+  EXPECT_EQ(sluice("bench route --ipv4 300 --ipv6 0 --count 10 --packets 1000 --spoil-check").code, 5);
+}
+
+TEST_F(CliSuiteTest, WhatTheEngineLacksIsARowThatSaysSo) {
+  ASSERT_EQ(sluice("bench suite --quick --passes 1 --only data-plane/cuda-table-constant,data-plane/cuda-table-shared "
+                   "-q -o r")
+                .code,
+            0);
+  const auto all = rows("r");
+  ASSERT_EQ(all.size(), 2u);
+  for (const auto& [name, row] : all)
+    EXPECT_TRUE(row["reason"].get<std::string>().starts_with("not measured here: tables lie in a device's global"))
+        << row;
+}
+
 TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
   if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
   // Every rate passes: what is lost on a machine with other work is not what this is about.
@@ -221,6 +312,21 @@ TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
     if (row["unit"] != "us") EXPECT_EQ(row["note"], "in 1 of 1 rounds as much as was offered") << row;
     if (row["unit"] == "us") EXPECT_LE(row["p50_us"], row["p999_us"]) << row;
   }
+  // With an access list that all packets pass; and what is lost at tenths of the first rate.
+  const Said more = sluice(few + "--ways af_packet --rules 300 --loss-rate");
+  ASSERT_EQ(more.code, 0) << more.err;
+  const Json loss = more.json();
+  EXPECT_EQ(loss["rules"], 300);
+  const auto steps = names_of(loss);
+  EXPECT_EQ(steps.size(), 11u);
+  for (const char* name : {"af_packet/64B/loss_at_100%", "af_packet/64B/loss_at_10%"})
+    EXPECT_TRUE(steps.contains(name)) << name;
+  for (const Json& row : loss["results"]) {
+    if (row["unit"] != "%") continue;
+    EXPECT_GE(row["median"], 0) << row;
+    EXPECT_LE(row["median"], 100) << row;
+  }
+  EXPECT_EQ(sluice(few + "--ways af_packet,kernel --rules 300").code, 2) << "the kernel has no access list";
   const Said spoiled = sluice(few + "--ways cable --spoil-check");
   EXPECT_EQ(spoiled.code, 5) << spoiled.err;
   EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
@@ -572,6 +678,12 @@ TEST_F(CliCompareTest, ReportsOfOnePassAreNotJudgedAndDamagedOnesRefused) {
   EXPECT_EQ(said.code, 1) << said.err;
   EXPECT_NE(said.err.find("fewer than 2 passes"), std::string::npos) << said.err;
   const Json good = Json::parse(a.text(3));
+  // Its end is missing.
+  write("short", good.dump().substr(0, 500));
+  const Said cut = sluice("bench compare short short");
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_NE(cut.err.find("short: no report: this is no JSON, or the end of it is missing"), std::string::npos)
+      << cut.err;
   for (const char* key : {"passes", "beside", "values"}) {
     for (const Json& value : {Json(7), Json({1}), Json::array(), Json({{"a", 1}})}) {
       Json bad = good;
@@ -587,7 +699,11 @@ TEST_F(CliSuiteTest, TablesHaveTheirSizeAndTheTimeToBuildThem) {
   for (const auto& [name, row] : rows("r")) {
     EXPECT_GT(row["build_seconds"], 0) << name;
     EXPECT_GT(row["bytes"], 0) << name;
+    // One thread and the program's start.
+    EXPECT_GT(row["cpu_cores"], 0) << name;
+    EXPECT_LT(row["cpu_cores"], 3) << name;
   }
+  EXPECT_NE(read("r/report.html").find("cores busy"), std::string::npos);
   EXPECT_NE(read("r/report.html").find("build, s"), std::string::npos);
 }
 
@@ -610,6 +726,16 @@ TEST_F(CliSuiteTest, WattsAreOfTheProcessorsCountersWhereThereAreSome) {
   ASSERT_EQ(shell(suite + "r --rapl rapl").code, 0);
   const Json row = rows("r")["peers/lookup4/own"];
   const double seconds = Json::parse(read("r/cases/peers-lpm4.1.json"))["seconds"];
+  // Before the first case nothing takes power by these counters.
+  bool idle = false;
+  const Json whole = Json::parse(read("r/report.json"));
+  for (const Json& one : whole["rows"]) {
+    if (one["suite"] != "machine" || one["case"] != "idle") continue;
+    idle = true;
+    EXPECT_EQ(one["unit"], "W");
+    EXPECT_EQ(one["value"], 0);
+  }
+  EXPECT_TRUE(idle);
   // Of 30.3 joules: no more time than the case took with the probes.
   EXPECT_GE(row["cpu_watts"].get<double>() * seconds, 30.32) << row;
   EXPECT_NE(read("r/report.html").find("CPU, W"), std::string::npos);
@@ -631,6 +757,47 @@ TEST_F(CliSuiteTest, AQuickSuiteEndsInTimeAndGoesOnLater) {
   EXPECT_TRUE(all.begin()->second["value"].is_null());
   EXPECT_NE(all.begin()->second["reason"].get<std::string>().find("did not end within"), std::string::npos);
   EXPECT_FALSE(exists("r/cases/data-plane-priorities.1.json"));
+}
+
+TEST_F(CliSuiteTest, WhereNoReportCanBeWrittenNothingIsMeasured) {
+  const std::string suite = "bench suite --quick --passes 1 --only classbench/fw -q -o ";
+  ASSERT_EQ(shell("mkdir -p r/report.html; touch file").code, 0);
+  const struct {
+    const char *folder, *says;
+    int code;
+  } wrong[] = {{"r", "r/report.html: cannot write the report: it is a directory", 3},
+               {"file", "file: cannot create the folder cases in it: Not a directory", 3},
+               {"/dev/full", "/dev/full: cannot create the folder cases in it", 3},
+               {"-", "the report is a folder", 2}};
+  for (const auto& [folder, says, code] : wrong) {
+    const Said said = sluice(suite + folder);
+    EXPECT_EQ(said.code, code) << folder;
+    EXPECT_NE(said.err.find(says), std::string::npos) << said.err;
+  }
+  EXPECT_FALSE(exists("r/cases/classbench-fw.1.json"));
+  // Of another user.
+  ASSERT_EQ(shell("mkdir -p theirs/cases && chmod 755 . theirs theirs/cases").code, 0);
+  const Said said = shell("setpriv --reuid 65534 --clear-groups \"$SLUICE\" " + suite + "theirs");
+  if (said.err.starts_with("setpriv")) GTEST_SKIP() << "only root can be somebody else: " << said.err;
+  EXPECT_EQ(said.code, 3);
+  EXPECT_NE(said.err.find("theirs: cannot write to this folder: Permission denied"), std::string::npos) << said.err;
+}
+
+TEST_F(CliSuiteTest, ATemporaryFolderThatCannotBeIsAnError) {
+  for (const char* command : {"bench priorities --part mix", "bench pipeline --count 100", "demo"}) {
+    const Said said = shell(std::string("TMPDIR=\"$PWD/nothing\" \"$SLUICE\" -q ") + command);
+    EXPECT_EQ(said.code, 3) << command << said.err;
+    EXPECT_NE(said.err.find("cannot create a temporary directory in"), std::string::npos) << said.err;
+  }
+}
+
+TEST_F(CliSuiteTest, ARefusedRowSaysWhatIsWrongInAFile) {
+  ASSERT_EQ(shell("mkdir -p data/acl && echo garbage > data/acl/acl1_10k.xz").code, 0);
+  const Said said = shell(
+      "SLUICE_DATA=\"$PWD/data\" \"$SLUICE\" bench suite --quick --passes 1 -q -o r --only "
+      "classbench/set-acl1_10k");
+  EXPECT_EQ(said.code, 5) << said.err;
+  EXPECT_NE(said.err.find("acl1_10k.xz: line 1: 'garbage' is not an action"), std::string::npos) << said.err;
 }
 
 TEST_F(CliSuiteTest, EveryCaseOfBothSizesTakesItsOptions) {

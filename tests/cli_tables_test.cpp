@@ -492,5 +492,45 @@ TEST_F(CliTablesTest, BothSetsOfRealFormatsAgreeAcrossAlgorithms) {
   EXPECT_TRUE(a.out == b.out);
 }
 
+TEST_F(CliTablesTest, GeneratedTrafficHasTheDscpsThatAreAskedFor) {
+  ASSERT_EQ(sluice("gen traffic --packets 3000 --zipf 0 --ipv6 0.5 --dscp ef=1,af41=2,9=1,cs7=0 --out t.pcap").code, 0);
+  write("all.qos", "class a dscp ef\nclass b dscp af41\nclass c dscp 9\nclass rest dscp others\n");
+  write("r", "0.0.0.0/0 a\n::/0 b\n");
+  const Said said = sluice("run --routes r --in t.pcap --out o.pcap --qos all.qos -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  std::map<std::string, uint64_t> in;
+  const nlohmann::json report = said.json();
+  for (const auto& row : report["qos"][0]["classes"]) in[row["class"].get<std::string>()] = row["in"]["packets"];
+  EXPECT_GT(in["a"], 500u);
+  EXPECT_GT(in["b"], in["a"]);
+  EXPECT_GT(in["c"], 500u);
+  EXPECT_EQ(in["rest"], 0u);
+  const struct {
+    const char *mix, *says;
+  } wrong[] = {{"ef", "'ef' is not CLASS=PART"},
+               {"''", "'' names no class"},
+               {",", "',' names no class"},
+               {"ef=", "'ef=' has no number as its part"},
+               {"=1", "'=1' names no DSCP class"},
+               {"ef=1,xx=1", "'xx=1' names no DSCP class: 'xx'"},
+               {"64=1", "'64=1' names no DSCP class: '64'"},
+               {"ef=-1", "'ef=-1' has no number as its part: '-1'"},
+               {"ef=x", "has no number as its part: 'x'"},
+               {"ef=1x", "has no number as its part: '1x'"},
+               {"ef=nan", "has no number as its part: 'nan'"},
+               {"ef=inf", "has no number as its part: 'inf'"},
+               {"ef=1e-300", "has no number as its part: '1e-300'"},
+               {"ef=1,default=1,46=2", "'46=2' gives DSCP 46 a second time"},
+               {"default=1,cs0=1", "'cs0=1' gives DSCP 0 a second time"},
+               {"ef=0,default=0", "the parts of 'ef=0,default=0' are all 0"}};
+  for (const auto& [mix, says] : wrong) {
+    const Said refused = sluice(std::string("gen traffic --packets 10 --out w.pcap --dscp ") + mix);
+    EXPECT_EQ(refused.code, 2) << mix;
+    EXPECT_NE(refused.err.find(std::string("--dscp: ")), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find(says), std::string::npos) << refused.err;
+  }
+  EXPECT_FALSE(exists("w.pcap"));
+}
+
 }  // namespace
 }  // namespace sluice

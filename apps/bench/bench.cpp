@@ -8,12 +8,14 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "apps/sluice/app.h"
 #include "apps/sluice/inputs.h"
 #include "apps/sluice/pipeline.h"
 #include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "base/thread.h"
 #include "bench.h"
@@ -36,12 +38,8 @@ namespace sluice::app {
 std::vector<FlowRegion> regions_of(const RuleSet& set);
 RuleShape shape_of(const std::string& name);
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr)
-    fail(Exit::kIo, "cannot create a temporary directory", "set TMPDIR to a writable directory");
-  path_ = pattern;
-}
+TemporaryFolder::TemporaryFolder()
+    : path_(make_temporary_folder("sluice-bench", "set TMPDIR to a writable directory")) {}
 
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
@@ -205,6 +203,38 @@ double rate_of(uint64_t items, const std::function<void()>& f) {
   return static_cast<double>(done) / seconds * 1e-6;
 }
 
+// The same by `workers` threads at once, f(w) for each; by the wall's time, as they may share cores.
+double rate_together(unsigned workers, uint64_t items, const std::function<void(unsigned)>& f) {
+  std::barrier start(static_cast<ptrdiff_t>(workers));
+  std::vector<double> rates(workers);
+  const auto one = [&](unsigned w) {
+    start.arrive_and_wait();
+    const uint64_t begin = now_ns();
+    uint64_t done = 0, took = 0;
+    do {
+      f(w);
+      done += items;
+      took = now_ns() - begin;
+    } while (took < 100'000'000);
+    rates[w] = static_cast<double>(done) / static_cast<double>(took) * 1e3;
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned w = 1; w < workers; ++w) {
+    auto thread = start_thread([&one, w] { one(w); });
+    if (!thread.ok()) {
+      // The others run without it, and end.
+      for (unsigned missing = w; missing < workers; ++missing) start.arrive_and_drop();
+      start.arrive_and_drop();
+      threads.clear();
+      fail(Exit::kIo, std::move(thread).error());
+    }
+    threads.push_back(std::move(*thread));
+  }
+  one(0);
+  threads.clear();
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
 RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
   if (!o.rules.empty()) {
     check_regular("--rules", o.rules);
@@ -283,14 +313,21 @@ void classify_list(const Options& o, const OpenDevices& devices, const RuleSet& 
     verified.sample += own.sample;
     const size_t first = cases.size();
     if (!o.device_only) {
-      Case c{name, "Mpackets/s", {}};
+      // Workers are those of a device where there is one.
+      const unsigned workers = devices.options.devices.empty() ? o.workers : 1;
+      Case c{workers > 1 ? fmt::format("{}/x{}", name, workers) : name, "Mpackets/s", {}};
+      std::vector<std::vector<uint32_t>> found_by(workers > 1 ? workers : 0, std::vector<uint32_t>(keys.size()));
       Progress progress("repetition", o.repetitions);
       for (unsigned r = 0; r < o.repetitions; ++r) {
-        c.values.push_back(rate_of(keys.size(), [&] { classify_all(found); }));
+        c.values.push_back(workers > 1
+                               ? rate_together(workers, keys.size(), [&](unsigned w) { classify_all(found_by[w]); })
+                               : rate_of(keys.size(), [&] { classify_all(found); }));
         progress.update(r + 1);
         stop_if_interrupted();
       }
       progress.clear();
+      for (const std::vector<uint32_t>& of_worker : found_by)
+        if (of_worker != found) fail(Exit::kCheckFailed, fmt::format("{}: workers found different rules", c.name));
       cases.push_back(std::move(c));
     }
     if (!devices.options.devices.empty()) {
@@ -336,9 +373,11 @@ Exit bench_classify(const Options& o) {
       }
     }
   }
-  return bench_report(
-      o, "classify", input.finish(), verified, std::move(cases),
-      {{"device", devices.label}, {"gpu", gpu_name(devices)}, {"workers", o.workers}, {"clock", "thread"}});
+  return bench_report(o, "classify", input.finish(), verified, std::move(cases),
+                      {{"device", devices.label},
+                       {"gpu", gpu_name(devices)},
+                       {"workers", o.workers},
+                       {"clock", devices.options.devices.empty() && o.workers > 1 ? "wall" : "thread"}});
 }
 
 // `ways` neighbours behind each next hop.
@@ -475,7 +514,7 @@ void route_tables(const Options& o, const OpenDevices& devices, const Rib& table
   }
 }
 
-// Tables like a given one at several sizes.
+// Tables like a given one, or like the generated one, at several sizes.
 Exit bench_route_sizes(const Options& o) {
   const OpenDevices devices = open_devices(o.device);
   const std::vector<std::string> asked = split_commas(o.algorithm);
@@ -510,7 +549,10 @@ Exit bench_route_sizes(const Options& o) {
 }
 
 Exit bench_route(const Options& o) {
-  if (!o.like.empty()) return bench_route_sizes(o);
+  if (o.workers > 1 && o.device.device == "cpu")
+    fail(Exit::kUsage, "bench route measures one core, and --workers are the threads that feed a device",
+         "leave --workers away, or give --device");
+  if (!o.counts.empty()) return bench_route_sizes(o);
   const OpenDevices devices = open_devices(o.device);
   check_lpm_algorithms(o.algorithm);
   std::string hash;
@@ -725,7 +767,8 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
   Case c{name, "Mpackets/s", {}};
   RunReport last;
   uint64_t answered = 0;
-  double watts = 0;
+  double watts = 0, utilisation = -1;
+  Histogram latency;
   for (unsigned r = 0; r < o.repetitions; ++r) {
     progress.step(fmt::format("{} repetition {}", c.name, r + 1));
     // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
@@ -782,6 +825,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       if (!one.conserved()) fail(Exit::kCheckFailed, "packet counts do not add up");
       rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
       answered += one.offload.offloaded;
+      latency.merge(one.totals.latency);
     }
     if (!devices.options.devices.empty()) {
       const std::string why = why_not_devices_alone(pipeline, devices, batch, reports);
@@ -790,11 +834,16 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
     c.values.push_back(rate);
     last = reports[0];
     // Of every device once, however many workers have it.
-    std::map<unsigned, double> by_device;
+    std::map<unsigned, DevicePower> by_device;
     for (const RunReport& one : reports)
-      for (const DeviceReport& d : one.devices) by_device[d.info.ordinal] = std::max(0.0, d.power.watts);
+      for (const DeviceReport& d : one.devices) by_device[d.info.ordinal] = d.power;
     watts = 0;
-    for (const auto& [ordinal, of_device] : by_device) watts += of_device;
+    double busy = 0;
+    for (const auto& [ordinal, of_device] : by_device) {
+      watts += std::max(0.0, of_device.watts);
+      busy = of_device.utilisation < 0 ? -1 : busy < 0 ? busy : busy + of_device.utilisation;
+    }
+    if (!by_device.empty()) utilisation = busy < 0 ? -1 : busy / static_cast<double>(by_device.size());
   }
   std::vector<double> sorted = c.values;
   std::sort(sorted.begin(), sorted.end());
@@ -804,6 +853,10 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       {"packets_each", last.packets_in},
       {"forwarded_part",
        last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
+  // Of a batch, of all repetitions.
+  c.more["mean_us"] = latency.mean() * 1e-3;
+  c.more["p50_us"] = static_cast<double>(latency.percentile(50)) * 1e-3;
+  c.more["p99_us"] = static_cast<double>(latency.percentile(99)) * 1e-3;
   c.more["latency_ns"] = {{"mean", last.totals.latency.mean()},
                           {"p50", last.totals.latency.percentile(50)},
                           {"p99", last.totals.latency.percentile(99)}};
@@ -818,8 +871,12 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       c.more["watts"] = watts;
       c.more["packets_per_joule"] = sorted[sorted.size() / 2] * 1e6 / watts;
     }
-    if (!last.devices[0].channels.kernel.empty())
+    if (utilisation >= 0) c.more["utilisation"] = utilisation;
+    c.more["device_p50_us"] = static_cast<double>(last.devices[0].channels.device.percentile(50)) * 1e-3;
+    if (!last.devices[0].channels.kernel.empty()) {
       c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
+      c.more["kernel_p50_us"] = static_cast<double>(last.devices[0].channels.kernel.percentile(50)) * 1e-3;
+    }
   }
   c.more["batch"] = {{"limit", last.batch.limit},
                      {"latency_target_ns", last.batch.target_ns},
@@ -1007,27 +1064,33 @@ void add_bench(Command root) {
   Command route = add_subcommand(
       *bench, "route", "Subcommands", "Lookups in route tables: uniform, prefix-weighted and Zipf addresses",
       "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json\n"
-      "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24",
+      "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24\n"
+      "sluice bench route --ipv6 0 --count 10,1000,100000 --algorithm trie,dir24",
       [r] {
-        r->standing.routes = r->algorithm.empty() && r->like.empty();
+        if (!r->like.empty() && r->counts.empty()) r->counts = {100, 1'000, 10'000, 100'000, 1'000'000, 4'000'000};
+        r->standing.routes = r->algorithm.empty() && r->counts.empty();
         return bench_route(*r);
       });
   route_options(*route, *r);
-  route->add_option("--algorithm", r->algorithm, "Route algorithms; with --like any number of them (default all)")
+  route
+      ->add_option("--algorithm", r->algorithm,
+                   "Route algorithms; with --like or --count any number of them (default all)")
       ->type_name("A4[,A6]");
-  r->counts = {100, 1'000, 10'000, 100'000, 1'000'000, 4'000'000};
-  auto like = route
-                  ->add_option("--like", r->like,
-                               "Tables modelled on these route files at every --count, each family separately, with "
-                               "prefix-weighted addresses")
-                  ->excludes("--routes", "--ipv4", "--ipv6")
-                  ->type_name("FILE[,FILE]");
-  route->add_option("--count", r->counts, "With --like: routes per family")
+  r->counts.clear();
+  route
+      ->add_option("--like", r->like,
+                   "Tables modelled on these route files at every --count, each family separately, with "
+                   "prefix-weighted addresses")
+      ->excludes("--routes", "--ipv4", "--ipv6")
+      ->type_name("FILE[,FILE]");
+  route
+      ->add_option("--count", r->counts,
+                   "Routes per family of tables modelled on --like, else on the generated ones (default with --like "
+                   "100,1000,10000,100000,1000000,4000000)")
       ->delimiter(',')
       ->check(Range(10u, 4'000'000u))
-      ->needs(like)
-      ->type_name("N,...")
-      ->capture_default_str();
+      ->excludes("--routes")
+      ->type_name("N,...");
   add_workers_option(*route, r->workers);
   device_options(*route, *r);
   route->add_flag("--lookups-only", r->lookups_only,

@@ -3,6 +3,7 @@
 // host only
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "apps/sluice/devices.h"
@@ -62,6 +63,7 @@ RuleSet mask_rules(unsigned count, unsigned masks, std::vector<FlowKey>& hits) {
 struct LatencyOptions : BenchOptions {
   std::vector<uint32_t> rule_counts = {1, 16, 128, 1024};
   std::vector<uint32_t> mask_counts = {1, 8, 16, 21};
+  std::vector<std::string> algorithms = {TupleSpaceAcl::kName, TupleMergeAcl::kName, LinearAcl::kName};
 };
 
 struct Prepared {
@@ -119,6 +121,8 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
     c.more["kernel_p50_us"] = static_cast<double>(channels.kernel.percentile(50)) * 1e-3;
     c.more["kernel_p99_us"] = static_cast<double>(channels.kernel.percentile(99)) * 1e-3;
   }
+  if (!channels.transfer.empty())
+    c.more["transfer_p50_us"] = static_cast<double>(channels.transfer.percentile(50)) * 1e-3;
   return c;
 }
 
@@ -256,13 +260,18 @@ Case host_case(const std::string& name, const AclView& table, const std::vector<
   c.more = {{"p50_us", static_cast<double>(all.percentile(50)) * 1e-3},
             {"p99_us", static_cast<double>(all.percentile(99)) * 1e-3},
             {"p999_us", static_cast<double>(all.percentile(99.9)) * 1e-3},
+            {"mpackets_per_second", frame / median(c.values)},
             {"frame", frame}};
   return c;
 }
 
-constexpr const char* kLatencyAlgorithms[] = {TupleSpaceAcl::kName, TupleMergeAcl::kName, LinearAcl::kName};
+// Of one size of batches the size stands beside the rows; of several it is in their names.
+std::string latency_name(const LatencySetting& s, const std::string& algorithm, const std::vector<uint32_t>& sizes,
+                         uint32_t size) {
+  return fmt::format("{}, {}{}", s.name, algorithm, sizes.size() > 1 ? fmt::format(", {} packets", size) : "");
+}
 
-std::vector<Case> host_latency(const LatencyOptions& o, uint32_t frame, uint64_t frames) {
+std::vector<Case> host_latency(const LatencyOptions& o, const std::vector<uint32_t>& sizes, uint64_t frames) {
   std::vector<Case> cases;
   Progress progress("");
   for (const LatencySetting& s : latency_settings(o)) {
@@ -274,11 +283,13 @@ std::vector<Case> host_latency(const LatencyOptions& o, uint32_t frame, uint64_t
       for (const FlowKey& key : keys) expected.push_back(oracle.view.lookup(key));
     }
     if (o.spoil) expected[0] += 1;
-    for (const char* algorithm : kLatencyAlgorithms) {
-      const std::string name = fmt::format("{}, {}", s.name, algorithm);
-      progress.step(name);
+    for (const std::string& algorithm : o.algorithms) {
       const LoadedAcl acl = build_loaded_acl(set, "rules", "classbench", algorithm);
-      cases.push_back(host_case(name, acl.view, keys, expected, o, frame, frames));
+      for (const uint32_t size : sizes) {
+        const std::string name = latency_name(s, algorithm, sizes, size);
+        progress.step(name);
+        cases.push_back(host_case(name, acl.view, keys, expected, o, size, frames));
+      }
     }
   }
   progress.clear();
@@ -288,15 +299,17 @@ std::vector<Case> host_latency(const LatencyOptions& o, uint32_t frame, uint64_t
 Exit bench_latency(const LatencyOptions& o) {
   const OpenDevices devices = open_devices(o.device);
   const uint64_t frame_repetitions = o.frame_repetitions != 0 ? o.frame_repetitions : 50'000;
-  const uint32_t frame = o.frames.empty() ? 256 : o.frames[0];
+  const std::vector<uint32_t> sizes = o.frames.empty() ? std::vector<uint32_t>{256} : o.frames;
+  const Json size_json = sizes.size() > 1 ? Json(sizes) : Json(sizes.front());
   if (devices.options.devices.empty()) {
     if (o.workers > 1)
       fail(Exit::kUsage, "the time of a batch on the CPU is that of one core",
            "leave --workers away, or give --device");
-    std::vector<Case> cases = host_latency(o, frame, frame_repetitions);
-    const uint64_t compared = cases.size() * o.repetitions * frame_repetitions * frame;
+    std::vector<Case> cases = host_latency(o, sizes, frame_repetitions);
+    uint64_t compared = 0;
+    for (const Case& c : cases) compared += o.repetitions * frame_repetitions * c.more["frame"].get<uint64_t>();
     return bench_report(o, "latency", sha256("generated"), {compared, 0, "linear"}, std::move(cases),
-                        {{"device", "cpu"}, {"gpu", ""}, {"frame", frame}});
+                        {{"device", "cpu"}, {"gpu", ""}, {"frame", size_json}});
   }
   std::vector<Case> cases;
   Progress progress("");
@@ -305,22 +318,34 @@ Exit bench_latency(const LatencyOptions& o) {
   };
   std::vector<Setting> settings;
   for (const LatencySetting& s : latency_settings(o))
-    for (const char* algorithm : kLatencyAlgorithms) settings.push_back({s, algorithm});
+    for (const std::string& algorithm : o.algorithms) settings.push_back({s, algorithm});
+  std::optional<double> idle_watts;
   for (const Setting& s : settings) {
     std::vector<FlowKey> keys;
     RuleSet set = latency_rules(s, keys);
     Prepared p = prepare_rules(devices, std::move(set), s.algorithm, keys);
+    // Before the first batch; no kernel runs yet.
+    if (!idle_watts) idle_watts = p.lookup->device().power().watts;
     if (o.spoil) p.expected[0] ^= 1;
+    // With more threads the other sizes are those of the load.
+    const std::vector<uint32_t> alone = o.workers > 1 ? std::vector<uint32_t>{sizes.front()} : sizes;
     DriveOptions d;
-    d.channel = devices.options.channel(frame);
-    d.channel.flights = 1;
     d.frames = frame_repetitions;
     d.warm_up = std::min<uint64_t>(1000, frame_repetitions / 10 + 1);
-    progress.step(s.name + " " + s.algorithm);
-    cases.push_back(drive_case(fmt::format("{}, {}", s.name, s.algorithm), p, d, o.repetitions, false));
+    for (const uint32_t size : alone) {
+      d.channel = devices.options.channel(size);
+      d.channel.flights = 1;
+      const std::string name = latency_name(s, s.algorithm, alone, size);
+      progress.step(name);
+      cases.push_back(drive_case(name, p, d, o.repetitions, false));
+      const DevicePower power = p.lookup->device().power();
+      if (power.watts >= 0) cases.back().more["watts"] = power.watts;
+      if (power.utilisation >= 0) cases.back().more["utilisation"] = power.utilisation;
+      if (*idle_watts >= 0) cases.back().more["idle_watts"] = *idle_watts;
+    }
     if (o.workers > 1 && s.match == LatencySetting::Match::kAll && s.algorithm == TupleSpaceAcl::kName) {
       // The same rules under load: every thread with --flights frames on their way.
-      for (const uint32_t loaded : o.frames.empty() ? std::vector<uint32_t>{256} : o.frames) {
+      for (const uint32_t loaded : sizes) {
         DriveOptions all = d;
         all.channel = devices.options.channel(loaded);
         all.threads = o.workers;
@@ -330,8 +355,9 @@ Exit bench_latency(const LatencyOptions& o) {
       }
     }
 #if defined(SLUICE_WITH_CUDA)
+    d.channel = devices.options.channel(sizes.front());
     if (p.lookup->device().info().kind == "cuda" && s.algorithm == TupleSpaceAcl::kName &&
-        frame <= FlagRing::kMaxRecords) {
+        sizes.front() <= FlagRing::kMaxRecords) {
       cases.push_back(flag_ring_case(fmt::format("{}, {}, flags", s.name, s.algorithm), p, d, o.repetitions));
     }
 #endif
@@ -342,7 +368,7 @@ Exit bench_latency(const LatencyOptions& o) {
                        {"gpu", gpu_name(devices)},
                        {"mode", o.device.mode},
                        {"transport", o.device.mode == "persistent" ? "tagged" : o.device.transport},
-                       {"frame", frame}});
+                       {"frame", size_json}});
 }
 
 }  // namespace
@@ -534,14 +560,16 @@ void add_bench_latency(Command bench) {
   auto o = std::make_shared<LatencyOptions>();
   o->device.device = "auto";
   o->device.mode = "persistent";
-  Command sub =
-      add_subcommand(bench, "latency", "Subcommands",
-                     "The time of a batch of packets by rules and masks: on one core, or to a device and back, from "
-                     "the first record written to the\nlast result read.",
-                     "sluice bench latency --device cpu\nsluice bench latency --device cuda --rules 1,2,4 --masks 1,21",
-                     [o] { return bench_latency(*o); });
+  Command sub = add_subcommand(
+      bench, "latency", "Subcommands",
+      "The time of a batch of packets by rules and masks: on one core, or to a device and back, from "
+      "the first record written to the\nlast result read.",
+      "sluice bench latency --device cpu\nsluice bench latency --device cuda --rules 1,2,4 --masks 1,21\n"
+      "sluice bench latency --device cuda --mode launch --frames 32,256,4096 --algorithm tuple_space",
+      [o] { return bench_latency(*o); });
   add_device_options(*sub, o->device, true);
-  sub->add_option("--frames", o->frames, "Packets per batch; comma-separated with --workers")
+  sub->add_option("--frames", o->frames,
+                  "Packets per batch (default 256), each measured; with --workers those of the load")
       ->delimiter(',')
       ->check(Range(32u, 65'536u))
       ->type_name("N");
@@ -554,6 +582,11 @@ void add_bench_latency(Command bench) {
       ->delimiter(',')
       ->check(Range(1u, 441u))
       ->type_name("N,...")
+      ->capture_default_str();
+  sub->add_option("--algorithm", o->algorithms, "Algorithms of the access list")
+      ->delimiter(',')
+      ->check(OneOf{{TupleSpaceAcl::kName, TupleMergeAcl::kName, LinearAcl::kName}})
+      ->type_name("NAME,...")
       ->capture_default_str();
   sub->add_option("--workers", o->workers,
                   "With a device, more than 1: also the rate of this many host threads, with 1,024 rules")

@@ -29,8 +29,11 @@ struct LiveOptions : BenchOptions {
   bool latency = false;
   std::string imix;           // a genome
   unsigned back_to_back = 0;  // tests of bursts; 0: none
+  unsigned rule_count = 0;    // of an access list in front of the routes; 0: none
+  bool loss_rate = false;
 };
 
+constexpr unsigned kLatencyTrials = 3;                      // of each rate that is found
 constexpr const char* kDeviceMac = "02:00:00:00:00:02";     // d0
 constexpr const char* kDeviceOutMac = "02:00:00:00:00:03";  // d1
 constexpr const char* kSinkMac = "02:00:00:00:00:04";       // s0
@@ -114,15 +117,28 @@ class Bed {
 // `sluice run` from d0 to d1 while this lasts.
 class Run {
  public:
-  Run(const Bed& bed, const std::string& method, const TemporaryFolder& folder) : method_(method) {
+  // acl: a file, or none.
+  Run(const Bed& bed, const std::string& method, const TemporaryFolder& folder, const std::string& acl)
+      : method_(method) {
     const std::string program = find_program("sluice"), ready = folder / "ready";
     if (program.empty()) fail(Exit::kUnavailable, "sluice is neither beside this program nor in PATH");
     std::filesystem::remove(ready);
-    child_.emplace(program,
-                   std::vector<std::string>{"run", "-q", "-o", "json", "--routes", folder / "routes", "--adjacencies",
-                                            folder / "adjacencies", "--in", method + ":d0", "--out", method + ":d1",
-                                            "--ready-file", ready},
-                   bed.device());
+    std::vector<std::string> words = {"run",
+                                      "-q",
+                                      "-o",
+                                      "json",
+                                      "--routes",
+                                      folder / "routes",
+                                      "--adjacencies",
+                                      folder / "adjacencies",
+                                      "--in",
+                                      method + ":d0",
+                                      "--out",
+                                      method + ":d1",
+                                      "--ready-file",
+                                      ready};
+    if (!acl.empty()) words.insert(words.end(), {"--acl", acl});
+    child_.emplace(program, words, bed.device());
     const auto begin = std::chrono::steady_clock::now();
     while (!std::filesystem::exists(ready) && child_->running() &&
            std::chrono::steady_clock::now() - begin < std::chrono::seconds(30)) {
@@ -213,21 +229,36 @@ Exit bench_live(const LiveOptions& o) {
     if (std::find(o.frame_sizes.begin(), o.frame_sizes.end(), "imix") == o.frame_sizes.end())
       fail(Exit::kUsage, "--imix says what imix is, and --sizes has none", "--sizes 64,imix");
   }
+  for (const std::string& way : o.ways)
+    if (o.rule_count != 0 && (way == "cable" || way == "kernel"))
+      fail(Exit::kUsage, fmt::format("--rules: the way {} has no access list", way), "--ways af_packet,af_xdp");
   if (::geteuid() != 0)
     fail(Exit::kUnavailable, "live ports between network namespaces take root", "sudo sluice-bench live");
   TemporaryFolder folder;
   write_text(folder / "routes", "198.19.0.0/16 1\n");
   write_text(folder / "adjacencies", fmt::format("1 {} {} 0\n", kSinkMac, kDeviceOutMac));
+  std::string acl;
+  if (o.rule_count != 0) {
+    std::string text;
+    for (unsigned i = 0; i < o.rule_count; ++i)
+      text += fmt::format("deny udp from 198.51.{}.0/24 to any port {}\n", i % 256, 1000 + i / 256);
+    acl = folder / "acl";
+    write_text(acl, text + "permit ip from any to any\n");
+  }
   Bed bed;
   Progress progress("");
   Verified verified{0, 0, "the packets that were sent"};
   std::vector<Case> rates, times, bursts;
+  std::vector<std::vector<Case>> losses;  // of a row in `rates`, by tenths of the tester's rate
   for (const std::string& way : o.ways)
     for (const std::string& size : o.frame_sizes) {
       const std::string name = way + "/" + size + (size == "imix" ? "" : "B");
       rates.push_back({name, "Mpackets/s", {}});
       times.push_back({name + "/latency", "us", {}});
       bursts.push_back({name + "/back-to-back", "frames", {}});
+      losses.emplace_back();
+      for (unsigned tenths = 10; o.loss_rate && tenths != 0; --tenths)
+        losses.back().push_back({fmt::format("{}/loss_at_{}%", name, 10 * tenths), "%", {}});
     }
   // In turns, so that what the machine does besides falls on all of them.
   for (unsigned round = 0; round < o.repetitions; ++round) {
@@ -235,7 +266,7 @@ Exit bench_live(const LiveOptions& o) {
     for (const std::string& way : o.ways) {
       std::optional<Run> run;
       if (way == "kernel") bed.forwarding(true);
-      if (way != "kernel" && way != "cable") run.emplace(bed, way, folder);
+      if (way != "kernel" && way != "cable") run.emplace(bed, way, folder, acl);
       for (const std::string& size : o.frame_sizes) {
         Case& rate = rates[at];
         progress.step(fmt::format("{} repetition {}", rate.name, round + 1));
@@ -262,15 +293,35 @@ Exit bench_live(const LiveOptions& o) {
                   bursts[at].more.value("limited", 0) + back["limited_by_generator"].get<int>();
           }
         }
+        if (o.loss_rate) {
+          // What is offered first is as much as the tester and the interface do.
+          const double most = found["trials"][0]["offered_pps"];
+          for (size_t step = 0; step < losses[at].size(); ++step) {
+            const uint64_t asked =
+                std::max<uint64_t>(1, static_cast<uint64_t>(most * (10.0 - static_cast<double>(step)) / 10));
+            const Json trial = wire(bed, o, way, size, {"--rate", fmt::format("{}pps", asked)});
+            check_trials(o, trial, rate.name, verified);
+            losses[at][step].values.push_back(trial["trials"][0]["loss_percent"]);
+            losses[at][step].more["offered_mpps"] = static_cast<double>(asked) * 1e-6;
+          }
+        }
         if (o.latency && pps != 0) {
           // RFC 2544 section 26.2 is at the throughput; a little below it queues are not full.
-          const Json timed = wire(bed, o, way, size,
-                                  {"--latency", "--rate", fmt::format("{}pps", std::max<uint64_t>(1, pps * 98 / 100))});
-          check_trials(o, timed, rate.name, verified);
-          const Json& ns = timed["trials"][0]["latency_ns"];
-          times[at].values.push_back(ns["p50"].get<double>() / 1e3);
+          // Some trials: how full the queues are in one is chance, more so in a short one.
+          std::vector<Json> trials;
+          for (unsigned trial = 0; trial < kLatencyTrials; ++trial) {
+            const Json timed =
+                wire(bed, o, way, size,
+                     {"--latency", "--rate", fmt::format("{}pps", std::max<uint64_t>(1, pps * 98 / 100))});
+            check_trials(o, timed, rate.name, verified);
+            trials.push_back(timed["trials"][0]["latency_ns"]);
+            times[at].values.push_back(trials.back()["p50"].get<double>() / 1e3);
+          }
+          std::sort(trials.begin(), trials.end(),
+                    [](const Json& a, const Json& b) { return a["p50"].get<double>() < b["p50"].get<double>(); });
+          const Json& middle = trials[trials.size() / 2];
           for (const auto& [key, from] : {std::pair{"p50_us", "p50"}, {"p99_us", "p99"}, {"p999_us", "p99_9"}})
-            times[at].more[key] = ns[from].get<double>() / 1e3;
+            times[at].more[key] = middle[from].get<double>() / 1e3;
         }
         ++at;
         stop_if_interrupted();
@@ -291,11 +342,14 @@ Exit bench_live(const LiveOptions& o) {
   for (std::vector<Case>* more : {&bursts, &times})
     for (Case& c : *more)
       if (!c.values.empty()) rates.push_back(std::move(c));
+  for (std::vector<Case>& steps : losses)
+    for (Case& c : steps) rates.push_back(std::move(c));
   return bench_report(o, "live", sha256("generated"), verified, std::move(rates),
                       {{"device", "cpu"},
                        {"gpu", ""},
                        {"loss_percent", o.loss},
                        {"duration_s", o.duration},
+                       {"rules", o.rule_count},
                        {"imix", o.imix.empty() ? Json(nullptr) : Json(o.imix)}});
 }
 
@@ -336,7 +390,13 @@ void add_bench_live(Command bench) {
       ->check(Range(0.001, 50.0))
       ->type_name("PERCENT")
       ->capture_default_str();
-  sub->add_flag("--latency", o->latency, "Also the latency at 98 % of that rate");
+  sub->add_flag("--latency", o->latency, "Also the latency at 98 % of that rate, in three trials");
+  sub->add_flag("--loss-rate", o->loss_rate,
+                "Also the percentage of frames lost at 100, 90, ... 10 % of the rate that is offered first (RFC 2544 "
+                "section 26.3)");
+  sub->add_option("--rules", o->rule_count, "Rules of an access list in front of the routes, which permits all packets")
+      ->check(Range(1u, 1'000'000u))
+      ->type_name("N");
   sub->add_option("--back-to-back", o->back_to_back,
                   "Also the longest burst without loss, as the mean of that many tests in each round (RFC 9004)")
       ->check(Range(1u, 10'000u))

@@ -286,6 +286,7 @@ void add_persistent_rows([[maybe_unused]] const PortBenchOptions& o, [[maybe_unu
               {"classes", by_class}};
     if (power.watts >= 0) {
       c.more["watts"] = power.watts;
+      if (power.utilisation >= 0) c.more["utilisation"] = power.utilisation;
       c.more["packets_per_joule"] = static_cast<double>(last.packets) / last.seconds / power.watts;
     }
     cases.push_back(std::move(c));

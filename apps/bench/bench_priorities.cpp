@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "apps/sluice/inputs.h"
 #include "apps/sluice/pipeline.h"
 #include "apps/sluice/priorities.h"
 #include "base/sha256.h"
@@ -20,9 +21,11 @@ namespace {
 struct PriorityBenchOptions : BenchOptions {
   std::vector<unsigned> worker_counts = {2};
   std::vector<uint32_t> chunks = {16, 64, 256, 1024};
-  std::vector<std::string> parts = {"mix", "workers", "chunks", "overload"};
+  std::vector<std::string> parts = {"mix", "workers", "chunks", "timeouts", "overload"};
+  std::vector<std::string> timeouts = {"10us", "100us", "1ms"};  // of part timeouts
   uint32_t chunk = 256;
   std::string timeout = "100us";
+  std::vector<std::string> dscps;  // mixes of part mix as `gen traffic --dscp` takes them; none: kMixes
   uint32_t rule_count = 256;
   double seconds = 1;  // of each paced run
 
@@ -32,21 +35,23 @@ struct PriorityBenchOptions : BenchOptions {
 constexpr uint32_t kFrames = 16'384;
 constexpr uint8_t kCodepoints[] = {46, 10, 0};  // EF, AF11, default: one a class
 
-// Parts of the packets by class, in percent.
+// Parts of the packets by class, in percent; or of the flows by DSCP, where there are some.
 struct Mix {
-  const char* name;
-  uint32_t percent[3];
+  std::string name;  // and of its capture
+  uint32_t percent[3] = {};
+  std::vector<std::pair<uint8_t, double>> dscps = {};
 };
-constexpr Mix kMixes[] = {{"even", {34, 33, 33}},  {"highest", {100, 0, 0}}, {"middle", {0, 100, 0}},
-                          {"lowest", {0, 0, 100}}, {"voice", {5, 15, 80}},   {"half", {50, 0, 50}}};
+const std::vector<Mix> kMixes = {{"even", {34, 33, 33}},  {"highest", {100, 0, 0}}, {"middle", {0, 100, 0}},
+                                 {"lowest", {0, 0, 100}}, {"voice", {5, 15, 80}},   {"half", {50, 0, 50}}};
 
-// Packets that every program takes to its end, in classes by the mix, evenly spread over time.
+// Packets that every program takes to its end, in classes by the mix: evenly spread over time, or as its flows come.
 std::string capture_of_mix(const std::string& file, const Mix& mix, const PriorityBenchOptions& o) {
   TrafficOptions t;
   t.flows = 65'536;
   t.zipf = 0;
   t.size_mix = SizeMix::kFixed;
   t.fixed_bytes = o.sizes.front();
+  t.dscps = mix.dscps;
   t.seed = o.seed;
   auto writer = need(CaptureWriter::create(file), Exit::kIo);
   TrafficGenerator generator = need(TrafficGenerator::create(t));
@@ -54,13 +59,15 @@ std::string capture_of_mix(const std::string& file, const Mix& mix, const Priori
   int credit[3] = {};  // smooth weighted round robin
   for (uint32_t i = 0; i < kFrames; ++i) {
     const FrameHeader header = generator.next(frame.data());
-    unsigned turn = 0;
-    for (unsigned c = 0; c < 3; ++c) {
-      credit[c] += static_cast<int>(mix.percent[c]);
-      if (credit[c] > credit[turn]) turn = c;
+    if (mix.dscps.empty()) {
+      unsigned turn = 0;
+      for (unsigned c = 0; c < 3; ++c) {
+        credit[c] += static_cast<int>(mix.percent[c]);
+        if (credit[c] > credit[turn]) turn = c;
+      }
+      credit[turn] -= 100;
+      set_dscp(frame.data() + kEtherHeaderBytes, 4, kCodepoints[turn]);
     }
-    credit[turn] -= 100;
-    set_dscp(frame.data() + kEtherHeaderBytes, 4, kCodepoints[turn]);
     if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
   }
   need(writer.commit(), Exit::kIo);
@@ -70,30 +77,42 @@ std::string capture_of_mix(const std::string& file, const Mix& mix, const Priori
 class PriorityBench {
  public:
   explicit PriorityBench(const PriorityBenchOptions& o) : o_(o), progress_("") {
-    timeout_ns_ = priority_options({.timeout = o.timeout}, kDefaultQosClasses).timeout_ns;
+    timeout_ns_ = timeout_of(o.timeout);
+    for (const std::string& text : o.timeouts) (void)timeout_of(text);  // what is wrong is said before anything runs
     rules_ = folder_ / "rules";
     std::string text;
     for (unsigned i = 0; i < o.rule_count; ++i)
       text += fmt::format("deny tcp from 198.51.{}.0/24 to any port {}\n", i % 256, 1000 + i);
     write_text(rules_, text + "permit ip from any to any\n");
     hash_.update(text);
-    for (const Mix& mix : kMixes) {
-      const std::string capture = capture_of_mix(capture_of(mix), mix, o);
+    for (const std::string& text : o.dscps) {
+      if (std::any_of(mixes_.begin(), mixes_.end(), [&](const Mix& m) { return m.name == text; }))
+        fail(Exit::kUsage, fmt::format("--dscp: '{}' is given twice", text), "give each mix once");
+      mixes_.push_back({text, {}, dscp_parts("--dscp", text)});
+    }
+    std::vector<Mix> captured = kMixes;
+    captured.insert(captured.end(), mixes_.begin(), mixes_.end());
+    if (mixes_.empty()) mixes_ = kMixes;
+    for (const Mix& mix : captured) {
+      const std::string capture = capture_of_mix(folder_ / fmt::format("{}.pcap", captures_.size()), mix, o);
       hash_.update(need(sha256_of_file(capture), Exit::kIo));
+      captures_[mix.name] = capture;
     }
   }
 
   Exit measure() {
     verify();
     if (o_.wants("mix")) {
-      for (const Mix& mix : kMixes) add_rate(fmt::format("mix/{}/x{}", mix.name, workers()), mix, workers(), o_.chunk);
+      for (const Mix& mix : mixes_) add_rate(fmt::format("mix/{}/x{}", mix.name, workers()), mix, workers(), o_.chunk);
       const double even = median(fmt::format("mix/even/x{}", workers()));
-      for (Case& c : cases_) c.more["of_even"] = median_of(c) / even;
+      for (Case& c : cases_)
+        if (even > 0) c.more["of_even"] = median_of(c) / even;
     }
     if (o_.wants("workers")) {
       for (const unsigned w : o_.worker_counts) add_rate(fmt::format("workers/{}", w), kMixes[0], w, o_.chunk);
     }
     if (o_.wants("chunks")) add_chunks();
+    if (o_.wants("timeouts")) add_timeouts();
     if (o_.wants("overload")) add_overload();
     progress_.clear();
     return bench_report(o_, "priorities", hash_.finish(), verified_, std::move(cases_), {{"device", "cpu"}});
@@ -101,13 +120,15 @@ class PriorityBench {
 
  private:
   unsigned workers() const { return o_.worker_counts.front(); }
-  std::string capture_of(const Mix& mix) { return folder_ / fmt::format("{}.pcap", mix.name); }
+  static uint64_t timeout_of(const std::string& text) {
+    return priority_options({.timeout = text}, kDefaultQosClasses).timeout_ns;
+  }
   std::string text_of(const Mix& mix, const char* source, const char* limit, const std::string& sink) {
     return fmt::format(
         "{}({}{}) -> CheckIPHeader(14) -> ACL(FILE {}, DEFAULT permit, ALGORITHM {}) -> DecIPTTL\n"
         "-> IPLookup(0.0.0.0/0 0, 10.0.0.0/8 192.0.2.1 0, 172.16.0.0/12 192.0.2.2 0)\n"
         "-> EtherRewrite(02:00:00:00:00:0a, 02:00:00:00:00:0b) -> {};",
-        source, capture_of(mix), limit, rules_, o_.algorithm.empty() ? "auto" : o_.algorithm, sink);
+        source, captures_.at(mix.name), limit, rules_, o_.algorithm.empty() ? "auto" : o_.algorithm, sink);
   }
   RunOptions options(unsigned workers, uint32_t chunk) {
     RunOptions options;
@@ -135,7 +156,11 @@ class PriorityBench {
 
   // Every class's packets are those of a run without classes, in their order.
   void verify() {
-    const Mix& mix = kMixes[0];
+    verify(kMixes[0]);
+    for (const Mix& mix : mixes_)
+      if (!mix.dscps.empty()) verify(mix);
+  }
+  void verify(const Mix& mix) {
     progress_.step("checking");
     const std::string want = folder_ / "want.pcap", got = folder_ / "got.pcap";
     RunOptions plain;
@@ -181,11 +206,23 @@ class PriorityBench {
       RunOptions p = options(workers, chunk);
       p.max_packets = o_.packets != 0 ? o_.packets : 2'000'000;
       const RunReport report = play(mix, p);
+      check_classes(name, mix, report);
       c.values.push_back(rate_of(report));
       c.more = more_of(report, workers, chunk);
     }
     cases_.push_back(std::move(c));
     return cases_.back();
+  }
+  // A class has packets where the mix gives it some, and none elsewhere.
+  static void check_classes(const std::string& name, const Mix& mix, const RunReport& report) {
+    bool wanted[3] = {mix.percent[0] != 0, mix.percent[1] != 0, mix.percent[2] != 0};
+    for (const auto& [dscp, part] : mix.dscps)
+      if (part > 0) wanted[ClassMap::three_priorities().class_of(dscp)] = true;
+    for (unsigned c = 0; c < 3; ++c) {
+      if ((report.priorities[c].packets != 0) == wanted[c]) continue;
+      fail(Exit::kCheckFailed, fmt::format("{}: {} packets were read in class {}, which has {} of the mix", name,
+                                           report.priorities[c].packets, c, wanted[c] ? "a part" : "no part"));
+    }
   }
   static Json more_of(const RunReport& report, unsigned workers, uint32_t chunk) {
     return {{"workers", workers}, {"chunk", chunk}, {"classes", classes_json(report)}};
@@ -207,23 +244,36 @@ class PriorityBench {
   void add_chunks() {
     for (const uint32_t chunk : o_.chunks) {
       const double most = median_of(add_rate(fmt::format("chunks/{}/rate", chunk), kMixes[0], workers(), chunk));
-      for (const char* at : {"p50", "p99"}) cases_.push_back({fmt::format("chunks/{}/{}", chunk, at), "us", {}});
-      Case& p50 = cases_[cases_.size() - 2];
-      Case& p99 = cases_.back();
-      for (unsigned r = 0; r < o_.repetitions; ++r) {
-        progress_.step(fmt::format("chunks/{}/latency repetition {}", chunk, r + 1));
-        const RunReport report = paced(kMixes[0], most / 2, chunk);
-        Histogram all;
-        for (const auto& k : report.priorities) all.merge(k.latency);
-        p50.values.push_back(static_cast<double>(all.percentile(50)) * 1e-3);
-        p99.values.push_back(static_cast<double>(all.percentile(99)) * 1e-3);
-        for (Case* c : {&p50, &p99}) {
-          c->more = more_of(report, workers(), chunk);
-          c->more["offered_mpps"] = most / 2;
-          c->more["late_us"] = static_cast<double>(report.late_ns) * 1e-3;
-        }
+      add_latency(fmt::format("chunks/{}", chunk), most / 2, chunk);
+    }
+  }
+  // Latency by the longest time to fill a chunk, at a twentieth of what the workers do: few chunks are full by then.
+  void add_timeouts() {
+    const double most = median_of(add_rate("timeouts/rate", kMixes[0], workers(), o_.chunk));
+    const uint64_t given = timeout_ns_;
+    for (const std::string& text : o_.timeouts) {
+      timeout_ns_ = timeout_of(text);
+      add_latency("timeouts/" + text, most / 20, o_.chunk);
+    }
+    timeout_ns_ = given;
+  }
+  void add_latency(const std::string& name, double mpps, uint32_t chunk) {
+    Case p50{name + "/p50", "us", {}}, p99{name + "/p99", "us", {}};
+    for (unsigned r = 0; r < o_.repetitions; ++r) {
+      progress_.step(fmt::format("{}/latency repetition {}", name, r + 1));
+      const RunReport report = paced(kMixes[0], mpps, chunk);
+      Histogram all;
+      for (const auto& k : report.priorities) all.merge(k.latency);
+      p50.values.push_back(static_cast<double>(all.percentile(50)) * 1e-3);
+      p99.values.push_back(static_cast<double>(all.percentile(99)) * 1e-3);
+      for (Case* c : {&p50, &p99}) {
+        c->more = more_of(report, workers(), chunk);
+        c->more["offered_mpps"] = mpps;
+        c->more["late_us"] = static_cast<double>(report.late_ns) * 1e-3;
       }
     }
+    cases_.push_back(std::move(p50));
+    cases_.push_back(std::move(p99));
   }
 
   // The highest class alone at a tenth of what the workers do, then the same packets of it within twice what they do.
@@ -280,6 +330,8 @@ class PriorityBench {
   std::string rules_;
   uint64_t timeout_ns_ = 0;
   std::shared_ptr<FrameCache> frames_ = std::make_shared<FrameCache>();
+  std::vector<Mix> mixes_;                       // of part mix
+  std::map<std::string, std::string> captures_;  // mix -> file
   std::map<std::string, std::unique_ptr<Pipeline>> pipelines_;
   Verified verified_{0, 0, "the plain path without classes"};
   std::vector<Case> cases_;
@@ -293,18 +345,26 @@ void add_bench_priorities(Command bench) {
   Command sub =
       add_subcommand(bench, "priorities", "Subcommands",
                      "Three classes of packets on the same workers: rate by class mix, workers and chunk size; latency "
-                     "by chunk size; the highest class's latency at twice the load that the workers can process",
+                     "by chunk size and by the time to fill one; the highest class's latency at twice the load that "
+                     "the workers can process",
                      "sluice bench priorities\nsluice bench priorities --workers 8,1,2,4,12 --part mix,workers\n"
+                     "sluice bench priorities --part mix --dscp ef=100 --dscp ef=5,af41=15,default=80\n"
                      "sluice bench priorities --part overload --workers 4 --seconds 5 -o json",
                      [o] {
                        o->standing.lists = o->algorithm.empty();
                        return PriorityBench(*o).measure();
                      });
-  sub->add_option("--part", o->parts, "mix, workers, chunks, overload")
+  sub->add_option("--part", o->parts, "mix, workers, chunks, timeouts, overload")
       ->delimiter(',')
-      ->check(OneOf{{"mix", "workers", "chunks", "overload"}})
+      ->check(OneOf{{"mix", "workers", "chunks", "timeouts", "overload"}})
       ->type_name("NAME,...")
       ->capture_default_str();
+  sub->add_option("--dscp", o->dscps,
+                  "Mix of part mix by DSCP classes of flows, as `gen traffic --dscp` takes it, in place of those by "
+                  "class; given again, one more mix")
+      ->type_name("CLASS=PART,...")
+      ->expected(1)
+      ->take_all();
   sub->add_option("--workers", o->worker_counts, "Workers; one more thread reads. Other parts use the first value")
       ->delimiter(',')
       ->check(Range(1u, 256u))
@@ -319,8 +379,13 @@ void add_bench_priorities(Command bench) {
       ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--chunk-timeout", o->timeout, "Longest time to fill a chunk (ns, us, ms, s)")
+  sub->add_option("--chunk-timeout", o->timeout,
+                  "Longest time to fill a chunk (ns, us, ms, s), except in part timeouts")
       ->type_name("TIME")
+      ->capture_default_str();
+  sub->add_option("--timeouts", o->timeouts, "Longest times to fill a chunk in part timeouts")
+      ->delimiter(',')
+      ->type_name("TIME,...")
       ->capture_default_str();
   sub->add_option("--sizes", o->sizes, "Frame size with FCS; only the first is used")
       ->delimiter(',')

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,14 +76,20 @@ Child::~Child() {
 
 bool Child::running() {
   if (gone_) return false;
-  const pid_t done = ::waitpid(pid_, &status_, WNOHANG);
+  struct rusage used {};
+  const pid_t done = ::wait4(pid_, &status_, WNOHANG, &used);
   if (done < 0 && errno != EINTR) fail(Exit::kIo, system_error("cannot wait for a process", errno));
   gone_ = done == pid_;
+  if (gone_) {
+    for (const timeval& time : {used.ru_utime, used.ru_stime})
+      cpu_s_ += static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  }
   return !gone_;
 }
 
 Ended Child::ended() const {
-  return {WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_), false, out_->text(), err_->text()};
+  return {WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_), false, cpu_s_, out_->text(),
+          err_->text()};
 }
 
 Ended Child::wait(std::chrono::duration<double> limit) {

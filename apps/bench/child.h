@@ -14,6 +14,7 @@ namespace sluice::app {
 struct Ended {
   int code = -1;      // 128 + signal
   bool late = false;  // ended because its time was over
+  double cpu_s = 0;   // of its threads, in user mode and in the kernel
   std::string out, err;
 };
 
@@ -39,6 +40,7 @@ class Child {
   std::unique_ptr<Printed> out_, err_;
   pid_t pid_ = -1;
   int status_ = 0;
+  double cpu_s_ = 0;
   bool gone_ = false;
 };
 

@@ -78,6 +78,10 @@ struct ProbesTaken {
 };
 std::vector<Json> machine_rows(const std::vector<ProbesTaken>& taken, const Json& machine);
 inline constexpr const char* kMachineSuite = "machine";
+// The watts of the processors while nothing ran, as a row of that suite.
+Json idle_row(double watts, const Json& machine);
+// In rows of frame-latency, how many times as fast a device is as the CPU in the row of the same name: "of_cpu".
+void put_ratios(Json& rows);
 // A row without a figure.
 Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::string& reason, const Json& machine);
 std::vector<Json> rows_without_program(const SuiteCase& c, const Json& machine);

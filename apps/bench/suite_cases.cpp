@@ -31,11 +31,18 @@ const std::vector<Suite>& suites() {
        "NVTX range for Nsight Systems; devices_one/ and devices_all/: the same workers and packets on one and on all "
        "devices."},
       {"acl-application", "Access list alone and in an application (CodiLime)",
-       "module/: the list alone. application/: frames in, access list, routes, neighbours, frames out, by packets per "
-       "batch and workers. cuda/: both with lookups, or whole frames, on a device."},
+       "module/: the list alone, on one core and on N (xN). live/: sluice run between veth pairs with a list of 1,000 "
+       "rules. application/: frames in, access list, routes, neighbours, frames out, by packets per "
+       "batch and workers (mean, p50, p99: the time of a batch). cuda/: both with lookups, or whole frames, on a "
+       "device."},
       {"data-plane", "A data plane with classes (Stockholm)",
-       "The pipeline with classes of packets: rate by mix, workers and chunk; latency by chunk; shapers; without "
-       "classes. cuda/: the pipeline with lookups on a device, and the path to an output port."},
+       "The pipeline with classes of packets: rate by mix (by class, or by DSCP of flows), workers and chunk; latency "
+       "by chunk and by the longest time to fill one; shapers; without classes. entries/: the trie and other lookups "
+       "by "
+       "the routes of a table. cuda/table/: where a table lies. cuda/records/: by what of a packet crosses to a "
+       "device. cuda/: the pipeline with lookups on a device, and the "
+       "path to an output "
+       "port."},
       {"traffic-kinds", "Kinds of packets",
        "The pipeline with access list, routes, neighbours and options on each kind, in turns; of_ipv4: the ratio to "
        "the "
@@ -51,7 +58,8 @@ const std::vector<Suite>& suites() {
        "host beside them."},
       {"frame-latency", "Time per frame of 256 packets (DGX Spark)",
        "256 packets of which none, the first or the last of some rules with one mask matches, and all of 1,024 rules "
-       "with several masks. cpu/: on one core. acl/frame/: the same frames by DPDK's rte_acl and the project's own in "
+       "with several masks. cpu/: on one core. buffers/: by packets per batch. acl/frame/: the same frames by DPDK's "
+       "rte_acl and the project's own in "
        "one "
        "program. cuda/: the round trip to a device."},
       {"peers", "Other implementations of the same run",
@@ -59,19 +67,22 @@ const std::vector<Suite>& suites() {
        "rate without loss of a cable, of the kernel's forwarding and of sluice run between veth pairs."},
       {"rfc2544", "Throughput by RFC 2544 (NDR, PDR), frame sizes, IMIX (RFC 6985), bursts (RFC 9004)",
        "sluice run between veth pairs. ndr/: the highest rate that loses nothing, and the latency at 98 % of it. pdr/: "
-       "that loses 0.5 % at most. back-to-back/: the longest burst that loses nothing."},
+       "that loses 0.5 % at most. back-to-back/: the longest burst that loses nothing. loss/: the frames lost at "
+       "tenths "
+       "of what the tester offers. genome_abcdefg/: IMIX of seven sizes, each once."},
       {kMachineSuite, "The machine itself",
        "Fixed loops, the same in each build, before and after each case: a multiplication, a load from a cache and "
        "from "
        "memory that waits for the one before, reading memory, a system call; on all cores at once (beside cases of "
        "several threads); a thread woken, a packet by the loopback (beside live ports). compare judges rows against "
-       "them."},
+       "them. idle: the watts of the processors before the first case, where there is RAPL."},
   };
   return all;
 }
 
 const std::vector<Published>& published_figures() {
-  static const std::string kStockholm = "Stockholm study: 28 M packets/s, the whole pipeline, 4,000 routes",
+  static const std::string kTrie = "Stockholm study: 280 M lookups/s, the trie alone, 4,000 routes",
+                           kStockholm = "Stockholm study: 28 M packets/s, the whole pipeline, 4,000 routes",
                            kSpark = "DGX Spark study: 3.8 us per frame of 256 packets, 1-1,024 rules with one mask",
                            kSpark21 = "DGX Spark study: 22 us per frame of 256 packets at 21 masks",
                            kOneUnit = "a GPU of one multiprocessor there, the CPU here",
@@ -81,13 +92,17 @@ const std::vector<Published>& published_figures() {
   static const std::vector<Published> all = {
       {"acl-application", "module/", "", "Mpackets/s", 70,
        "CodiLime: 61-70 M packets/s, the search alone, 256-1,024 packets per batch", "Quadro RTX 4000",
-       "a GPU there, one core here; the highest of the range is given"},
+       "a GPU there, one core here, or as many as xN names; the highest of the range is given"},
       {"acl-application", "cuda/module/", "", "Mpackets/s", 70,
        "CodiLime: 61-70 M packets/s, the search alone, 256-1,024 packets per batch", "Quadro RTX 4000",
        "the GPU; the highest of the range is given"},
       {"acl-application", "cuda/application/acl+", "", "Mpackets/s", 25,
        "CodiLime: 25 M packets/s in the whole application", "Quadro RTX 4000", "the GPU, and packets in memory here"},
       {"data-plane", "cuda/pipeline/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", "the GPU"},
+      {"data-plane", "entries/ipv4_4000/trie", "", "Mlookups/s", 280, kTrie, "Tegra K1",
+       "a GPU of one multiprocessor there, one core here"},
+      {"data-plane", "cuda/entries/ipv4_4000/trie", "", "Mlookups/s", 280, kTrie, "Tegra K1", "the GPU"},
+      {"data-plane", "cuda/table/global/ipv4/trie/", "/resident/", "Mlookups/s", 280, kTrie, "Tegra K1", "the GPU"},
       {"acl-application", "application/", "acl+", "Mpackets/s", 25, "CodiLime: 25 M packets/s in the whole application",
        "Quadro RTX 4000", "a GPU there, the CPU and packets in memory here"},
       {"data-plane", "pipeline/routes/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", kOneUnit},
@@ -156,12 +171,13 @@ class CaseList {
   }
   Words if_quick(Words more) const { return quick_ ? more : Words{}; }
   std::string lookups() const { return pick("200000", "20000"); }
-  Words small_tables() const { return if_quick({"--ipv4", "10000", "--ipv6", "2000", "--packets", "50000"}); }
+  Words small_tables() const { return if_quick({"--ipv4", "10000", "--ipv6", "2000", "--packets", "300000"}); }
   // Of what feeds a device.
   std::string device_workers() const { return std::to_string(std::clamp(cores_, 1u, 8u)); }
   // One and all; without --quick also the powers of two between them.
-  std::vector<unsigned> worker_counts() const {
-    const unsigned most = std::min(cores_, 256u);
+  std::vector<unsigned> worker_counts() const { return worker_counts(cores_); }
+  std::vector<unsigned> worker_counts(unsigned cores) const {
+    const unsigned most = std::min(cores, 256u);
     std::vector<unsigned> counts = {1};
     for (unsigned n = 2; n < most && !quick_; n *= 2) counts.push_back(n);
     if (most > 1) counts.push_back(most);
@@ -311,6 +327,23 @@ class CaseList {
            count.size() > 4 ? "tuple_space,tuple_merge" : "linear,tuple_space,tuple_merge", "--packets", lookups()},
           "module/");
     }
+    // One core and all: of one they are the rows above.
+    for (const unsigned n : worker_counts()) {
+      if (n == 1) continue;
+      add("acl-application", fmt::format("module-cores-{}", n),
+          {"classify", "--count", "1000", "--algorithm", "tuple_space,tuple_merge", "--workers", std::to_string(n),
+           "--packets", lookups()},
+          "module/")
+          .probes = ProbeSet::kCores;
+    }
+    // On live ports, with the access list: a rate without loss, and the latency at 98 % of it.
+    for (const std::string way : {"af_packet", "af_xdp"})
+      add("acl-application", "live-" + way,
+          joined({"live", "--ways", way, "--rules", "1000", "--sizes", pick("64,imix", "64"), "--repetitions", "1",
+                  "--latency"},
+                 searches()),
+          "live/rules_1000/")
+          .probes = ProbeSet::kLive;
     const auto add_device_module = [&](const char* name, const std::string& counts, const char* algorithms) {
       add("acl-application", name,
           {"classify", "--device", "cuda", "--device-only", "--count", counts, "--algorithm", algorithms, "--mode",
@@ -357,6 +390,15 @@ class CaseList {
           std::string("cuda/pipeline/") + mode + "/")
           .probes = ProbeSet::kCores;
     }
+    // What of a packet crosses, and how: its frame by one copy or scattered from where it lies, its header, its key.
+    for (const char* records : {"frame", "address", "header", "key"}) {
+      add("data-plane", std::string("cuda-records-") + records,
+          joined({"pipeline", "--device", "cuda", "--mode", "launch", "--records", records, "--count", "1000",
+                  "--sizes", "64", "--batch", "1024", "--workers", device_workers()},
+                 small_tables()),
+          fmt::format("cuda/records/{}/", records))
+          .probes = ProbeSet::kCores;
+    }
     // The path to an output port: frames in the device's memory, fed from the host, and by resident kernels.
     add("data-plane", "cuda-port",
         joined({"port", "--device", "cuda", "--device-only", "--batch", pick("256,1024", "1024"), "--workers",
@@ -364,11 +406,52 @@ class CaseList {
                if_quick({"--packets", "200000"})),
         "cuda/")
         .probes = ProbeSet::kCores;
+    // One more thread reads: with as many workers as cores the scheduler decides what a row shows.
+    const std::vector<unsigned> beside_reader = worker_counts(cores_ > 1 ? cores_ - 1 : 1);
+    const std::string most_workers = std::to_string(std::min(beside_reader.back(), 2u));
     add("data-plane", "priorities",
-        joined({"priorities", "--repetitions", pick("5", "3")},
-               if_quick({"--packets", "200000", "--seconds", "0.2", "--chunks", "16,256"})),
+        joined({"priorities", "--repetitions", pick("5", "3"), "--part", "mix,chunks,timeouts,overload", "--workers",
+                most_workers},
+               if_quick({"--packets", "500000", "--seconds", "0.2", "--chunks", "16,64,256,1024"})),
         "priorities/")
         .probes = ProbeSet::kCores;
+    add("data-plane", "priorities-workers",
+        joined({"priorities", "--repetitions", pick("5", "3"), "--part", "workers", "--workers",
+                fmt::format("{}", fmt::join(beside_reader, ","))},
+               if_quick({"--packets", "500000"})),
+        "priorities/")
+        .probes = ProbeSet::kCores;
+    // Flows keep their DSCP: all of one class, of three, and of eight in three.
+    add("data-plane", "dscp",
+        joined({"priorities", "--part", "mix", "--dscp", "ef=100", "--dscp", "ef=5,af41=15,default=80", "--dscp",
+                "ef=10,cs5=10,af41=10,af31=10,af21=10,af11=10,cs1=10,default=30", "--workers", most_workers,
+                "--repetitions", pick("5", "3")},
+               if_quick({"--packets", "500000"})),
+        "priorities/")
+        .probes = ProbeSet::kCores;
+    // From a few entries to more than a full table has; a scan takes minutes at such.
+    const std::string entries = pick("10,100,1000,4000,10000,100000,1000000", "10,4000,100000");
+    const Words generated = {"--ipv4", pick("900000", "100000"), "--ipv6", "0"};
+    add("data-plane", "trie-entries",
+        joined(joined({"route", "--count", entries, "--algorithm", "trie,poptrie,dir24,bloom,sail"}, generated),
+               if_quick({"--packets", "65536", "--sample", "5000"})),
+        "entries/");
+    add("data-plane", "cuda-trie-entries",
+        joined(joined({"route", "--device", "cuda", "--device-only", "--lookups-only", "--count", entries,
+                       "--algorithm", "trie,poptrie,dir24,sail"},
+                      generated),
+               if_quick({"--packets", "1000000", "--sample", "5000"})),
+        "cuda/entries/");
+    // In the device's memory with and without a window in its cache, and fed from the host.
+    add("data-plane", "cuda-table-memory",
+        {"route", "--device", "cuda", "--device-only", "--lookups-only", "--ipv4", "4000", "--ipv6", "0", "--algorithm",
+         "trie", "--packets", pick("10000000", "1000000")},
+        "cuda/table/global/");
+    for (const char* memory : {"constant", "shared"})
+      add("data-plane", std::string("cuda-table-") + memory, {}).reason = fmt::format(
+          "not measured here: tables lie in a device's global memory alone, where a full table has room; the engine "
+          "has no lookup in {} memory",
+          memory);
     add("data-plane", "shaper",
         joined({"shaper"}, if_quick({"--seconds", "2", "--real-seconds", "0.2", "--packets", "200000"})), "shaper/")
         .checked_prefix = "simulated/";
@@ -387,7 +470,7 @@ class CaseList {
     for (const std::string function : {"mirror", "lookup", "crc"}) {
       add("network-functions", function,
           joined({"functions", "--function", function},
-                 if_quick({"--sizes", "64,256,1024", "--packets", "50000", "--sample", "2000"})));
+                 if_quick({"--sizes", "64,256,1024", "--packets", "300000", "--sample", "2000"})));
       Words device = {"functions",
                       "--device",
                       "cuda",
@@ -463,6 +546,21 @@ class CaseList {
         {"latency", "--device", "emu", "--rules", "1,128", "--masks", "21", "--frame-repetitions", pick("200", "20")},
         "emu/")
         .reason = "only checked here: emu is host threads in a GPU's place, and its times are no device's";
+    // By packets per batch: on a core, and on a device with what a launch costs.
+    const Words buffers = {"--rules",
+                           "1",
+                           "--masks",
+                           "8",
+                           "--algorithm",
+                           "tuple_space",
+                           "--frames",
+                           pick("32,64,128,256,512,1024,2048,4096,8192,16384", "32,256,2048"),
+                           "--frame-repetitions",
+                           pick("5000", "500")};
+    add("frame-latency", "buffers", joined({"latency", "--device", "cpu"}, buffers), "buffers/");
+    for (const char* mode : {"launch", "persistent"})
+      add("frame-latency", std::string("cuda-buffers-") + mode,
+          joined({"latency", "--device", "cuda", "--mode", mode}, buffers), fmt::format("cuda/buffers/{}/", mode));
     add_benchmark("frame-latency", "rte_acl", "formats_benches",
                   quick_ ? "^acl/frame/(tuple_space|tuple_merge|rte_acl)/(1|16|128|1024)_rules/last$" : "^acl/frame/",
                   {"rte_acl"}, "the program was built without DPDK's libraries (-DSLUICE_BENCH_PEERS=ON)");
@@ -523,6 +621,17 @@ class CaseList {
       const Words common = joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "1"}, searches());
       add("rfc2544", "ndr-" + way, joined(common, {"--latency"}), "ndr/").probes = ProbeSet::kLive;
       add("rfc2544", "pdr-" + way, joined(common, {"--loss", "0.5"}), "pdr/").probes = ProbeSet::kLive;
+      if (!quick_) {
+        add("rfc2544", "loss-" + way,
+            joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "1", "--loss-rate"}, searches()), "loss/")
+            .probes = ProbeSet::kLive;
+        // Each size of RFC 6985 that these ports take once, beside 7:4:1 above.
+        add("rfc2544", "genome-" + way,
+            joined({"live", "--ways", way, "--sizes", "imix", "--imix", "abcdefg", "--repetitions", "1", "--latency"},
+                   searches()),
+            "genome_abcdefg/")
+            .probes = ProbeSet::kLive;
+      }
       // Of small frames alone: the larger ones pass at every rate.
       add("rfc2544", "back-to-back-" + way,
           joined({"live", "--ways", way, "--sizes", pick("64,128", "64"), "--repetitions", "1", "--back-to-back",

@@ -42,6 +42,7 @@ LoadedReport load_report(const std::string& given) {
   std::error_code unknown;
   const std::string file = std::filesystem::is_directory(given, unknown) ? given + "/report.json" : given;
   const Json json = Json::parse(need(read_text_file(file), Exit::kIo), nullptr, false);
+  if (json.is_discarded()) no_report(file, "no report: this is no JSON, or the end of it is missing");
   if (!json.is_object() || !json.contains("rows") || !json["rows"].is_array())
     no_report(file, "no report: it has no rows");
   if (json.value("schema", Json(nullptr)) != 1) no_report(file, "a report of another schema than 1");

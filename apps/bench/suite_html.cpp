@@ -235,6 +235,8 @@ std::string suite_html(const Json& report) {
   if (report["load_average"].is_number())
     html += fmt::format("<p>Load average of the minute before: {:.2f}, of other work.</p>\n",
                         report["load_average"].get<double>());
+  if (report.contains("cpu_busy"))
+    html += fmt::format("<p>Cores busy: {}.</p>\n", html_text(report["cpu_busy"].get<std::string>()));
   if (report.contains("cpu_power"))
     html += fmt::format("<p>Gone through {} times. Watts of the processors: {}.</p>\n",
                         report["passes"].get<unsigned>(), html_text(report["cpu_power"].get<std::string>()));

@@ -141,19 +141,28 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
 }  // namespace
 
 std::span<const SuiteColumn> suite_columns() {
-  static constexpr SuiteColumn kColumns[] = {{"mean_us", "mean, us"},
+  static constexpr SuiteColumn kColumns[] = {{"mpackets_per_second", "Mpackets/s"},
+                                             {"of_cpu", "times the CPU's"},
+                                             {"mean_us", "mean, us"},
                                              {"p50_us", "p50, us"},
                                              {"p99_us", "p99, us"},
                                              {"p999_us", "p99.9, us"},
+                                             {"device_p50_us", "device p50, us"},
+                                             {"kernel_p50_us", "kernel p50, us"},
+                                             {"transfer_p50_us", "launch and copies p50, us"},
                                              {"convert_ms", "convert, ms"},
                                              {"allocate_ms", "allocate, ms"},
                                              {"to_device_ms", "to the device, ms"},
                                              {"kernel_ms", "kernel, ms"},
                                              {"to_host_ms", "to the host, ms"},
+                                             {"corrected_buffer_time_s", "corrected buffer time, s"},
                                              {"build_seconds", "build, s"},
                                              {"bytes", "bytes"},
+                                             {"cpu_cores", "cores busy"},
                                              {"cpu_watts", "CPU, W"},
                                              {"watts", "GPU, W"},
+                                             {"idle_watts", "GPU idle, W"},
+                                             {"utilisation", "GPU busy, 0 to 1"},
                                              {"packets_per_joule", "packets/J of the GPU"}};
   return kColumns;
 }
@@ -234,6 +243,30 @@ std::vector<Json> machine_rows(const std::vector<ProbesTaken>& taken, const Json
   return rows;
 }
 
+void put_ratios(Json& rows) {
+  static const std::string kCpu = "cpu/", kCuda = "cuda/";
+  std::map<std::string, double> of_cpu;
+  const auto is_one = [](const Json& row) { return row["suite"] == "frame-latency" && row["value"].is_number(); };
+  for (const Json& row : rows)
+    if (const std::string name = row["case"]; is_one(row) && name.starts_with(kCpu))
+      of_cpu[name.substr(kCpu.size())] = row["value"];
+  for (Json& row : rows) {
+    const std::string name = row["case"];
+    if (!is_one(row) || !name.starts_with(kCuda)) continue;
+    // cuda/MODE/ROW
+    const auto at = of_cpu.find(name.substr(name.find('/', kCuda.size()) + 1));
+    if (at != of_cpu.end() && row["value"] > 0) row["of_cpu"] = at->second / row["value"].get<double>();
+  }
+}
+
+Json idle_row(double watts, const Json& machine) {
+  SuiteCase c;
+  c.suite = c.name = kMachineSuite;
+  Json row = row_of(c, "idle", machine);
+  set_values(c, row, "W", {watts});
+  return row;
+}
+
 Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::string& reason, const Json& machine) {
   Json row = row_of(c, name, machine);
   row["reason"] = reason;
@@ -270,8 +303,15 @@ std::string command_text(const SuiteCase& c) {
 std::string reason_of(const Ended& ended) {
   // -o json puts errors on stderr as an object.
   const Json json = Json::parse(ended.err, nullptr, false);
-  if (json.is_object() && json.contains("error") && json["error"].is_object())
-    return json["error"].value("message", "");
+  if (json.is_object() && json.contains("error") && json["error"].is_object()) {
+    const Json& error = json["error"];
+    std::string text = error.value("message", "");
+    // What is wrong in a file, where it says how many errors there are.
+    const Json all = error.value("diagnostics", Json::array());
+    if (all.is_array() && !all.empty() && all[0].is_object())
+      text += fmt::format(": line {}: {}", all[0].value("line", 0), all[0].value("message", ""));
+    return text;
+  }
   if (ended.code > 128) return fmt::format("signal {} ended it", ended.code - 128);
   return fmt::format("it ended with exit code {}: {}", ended.code, ended.err.substr(0, ended.err.find('\n')));
 }

@@ -1,14 +1,17 @@
 // sluice bench suite: every case as a child process of this program, one after the other, and all of them again in each
 // pass; what has finished is kept in the folder, so that the next run goes on where this one was interrupted. host only
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "base/input_file.h"
 #include "bench.h"
@@ -104,6 +107,20 @@ void make_folder(const std::string& folder) {
   if (wrong)
     fail(Exit::kIo, fmt::format("{}: cannot create the folder cases in it: {}", folder, wrong.message()),
          "give -o a folder that you may write to");
+  // Now rather than after hours.
+  for (const std::string& where : {folder, folder + "/cases"}) {
+    if (::access(where.c_str(), W_OK | X_OK) != 0) {
+      const int why = errno;
+      fail(Exit::kIo, system_error(fmt::format("{}: cannot write to this folder", where), why).message,
+           "give -o a folder that you may write to");
+    }
+  }
+  for (const char* name : {"report.html", "report.json", "report.csv"}) {
+    const std::string file = folder + "/" + name;
+    if (std::error_code none; std::filesystem::is_directory(file, none))
+      fail(Exit::kIo, fmt::format("{}: cannot write the report: it is a directory", file),
+           "remove it, or give -o another folder");
+  }
 }
 
 // Of the last minute: processes that want a core. Before the first case all of it is other work.
@@ -140,6 +157,7 @@ class SuiteRun {
     std::vector<SuiteCase> cases = chosen(o_);
     make_folder(o_.out);
     const Json load = load_average();
+    idle_watts_ = idle_watts();
     for (SuiteCase& c : cases) prepare(std::move(c));
     for (unsigned pass = 1; pass <= o_.passes; ++pass)
       for (size_t i = 0; i < cases_.size(); ++i)
@@ -257,6 +275,7 @@ class SuiteRun {
     document["result"] = std::move(result);
     document["seconds"] = m.seconds;
     document["probes"] = {before, after};
+    document["cpu_cores"] = ended.cpu_s / child_s;
     if (energy_after) document["cpu_watts"] = rapl_.joules(*energy, *energy_after) / child_s;
     if (std::none_of(rows.begin(), rows.end(), is_refused))
       write_text(kept_file(o_.out, m.c, pass), document.dump(1) + "\n");
@@ -274,9 +293,11 @@ class SuiteRun {
       std::vector<std::pair<unsigned, std::vector<Json>>> passes;
       for (const auto& [pass, document] : m.passes) {
         std::vector<Json>& of_pass = passes.emplace_back(pass, rows_of(m.c, document["result"], machine_)).second;
-        if (document.contains("cpu_watts") && document["cpu_watts"].is_number())
+        for (const char* key : {"cpu_cores", "cpu_watts"}) {
+          if (!document.contains(key) || !document[key].is_number()) continue;
           for (Json& row : of_pass)
-            if (!row["value"].is_null()) row["cpu_watts"] = document["cpu_watts"];
+            if (!row["value"].is_null()) row[key] = document[key];
+        }
         for (const Json& probes : document["probes"])
           taken.push_back({m.c.id(), pass, probes.get<std::map<std::string, double>>()});
       }
@@ -290,7 +311,9 @@ class SuiteRun {
         rows.push_back(std::move(row));
       }
     }
+    put_ratios(rows);
     for (Json& row : machine_rows(taken, machine_)) rows.push_back(std::move(row));
+    if (idle_watts_) rows.push_back(idle_row(*idle_watts_, machine_));
     Json about = Json::array();
     for (const Suite& s : suites()) about.push_back({{"name", s.name}, {"title", s.title}, {"about", s.about}});
     const Json report{{"schema", 1},
@@ -302,6 +325,7 @@ class SuiteRun {
                       {"load_average", load},
                       {"passes", o_.passes},
                       {"suites", about},
+                      {"cpu_busy", "processor time of a case by its wall time, with all that it prepares"},
                       {"cpu_power", rapl_.read() ? "RAPL, all packages, mean over a case with all that it prepares"
                                                  : "no RAPL here, or this user may not read it"},
                       {"rows", rows}};
@@ -320,6 +344,20 @@ class SuiteRun {
     return Exit::kOk;
   }
 
+  // Of the processors, over half a second of nothing; none without RAPL.
+  std::optional<double> idle_watts() const {
+    const auto before = rapl_.read();
+    if (!before) return std::nullopt;
+    const Stopwatch watch;
+    for (unsigned i = 0; i < 50; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      stop_if_interrupted();
+    }
+    const auto after = rapl_.read();
+    if (!after) return std::nullopt;
+    return rapl_.joules(*before, *after) / watch.seconds();
+  }
+
   const SuiteOptions& o_;
   const Json machine_;
   const Stopwatch watch_;
@@ -327,6 +365,7 @@ class SuiteRun {
   std::optional<MachineProbes> probes_;  // made by the first measurement
   std::vector<Measured> cases_;
   size_t kept_ = 0, missing_ = 0;
+  std::optional<double> idle_watts_;
 };
 
 Exit bench_suite(const SuiteOptions& given) {
@@ -338,6 +377,7 @@ Exit bench_suite(const SuiteOptions& given) {
     return Exit::kOk;
   }
   if (o.out.empty()) fail(Exit::kUsage, "-o is required: the folder of the report", "sluice-bench suite -o report");
+  if (o.out == "-") fail(Exit::kUsage, "-o: the report is a folder and cannot be '-'", "sluice-bench suite -o report");
   return SuiteRun(o).run();
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "app_state.h"
@@ -312,6 +313,16 @@ void add_workers_option(Command sub, unsigned& workers) {
       ->check(Range(1, 256))
       ->type_name("N")
       ->capture_default_str();
+}
+std::string make_temporary_folder(const std::string& name, const std::string& help) {
+  const char* given = std::getenv("TMPDIR");
+  const std::string folder = given == nullptr || *given == 0 ? "/tmp" : given;
+  std::string pattern = fmt::format("{}/{}-XXXXXX", folder, name);
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    const int why = errno;
+    fail(Exit::kIo, system_error(fmt::format("cannot create a temporary directory in {}", folder), why).message, help);
+  }
+  return pattern;
 }
 void exactly_one(bool first, bool second, std::string_view names) {
   if (first == second) {

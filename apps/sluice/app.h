@@ -169,6 +169,8 @@ Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Er
 // --- devices ---
 
 void add_workers_option(Command sub, unsigned& workers);
+// A new folder of the caller's in TMPDIR, else in /tmp; its path. Ends with kIo where there can be none.
+std::string make_temporary_folder(const std::string& name, const std::string& help);
 // Ends with kUsage unless exactly one of the two was given.
 void exactly_one(bool first, bool second, std::string_view names);
 

@@ -53,10 +53,7 @@ class Folder {
       path_ = o.dir;
       return;
     }
-    std::string pattern = (fs::temp_directory_path() / "sluice-demo-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-      fail(Exit::kIo, "cannot create a temporary directory", "give one with --dir");
-    path_ = pattern;
+    path_ = make_temporary_folder("sluice-demo", "give one with --dir");
   }
   ~Folder() {
     std::error_code ignored;

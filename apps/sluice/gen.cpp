@@ -56,6 +56,7 @@ struct GenFlags {
   uint32_t flows = 10'000, size = 0;  // size 0: not given
   double zipf = 1.0, vlan = 0, malformed = 0;
   std::string mix, routes;  // mix: empty: fixed where a size is given, else imix
+  std::optional<std::string> dscp;
 };
 
 void write_text(const std::string& path, const std::string& text, std::string_view what) {
@@ -167,6 +168,7 @@ Exit gen_traffic(const GenFlags& o) {
   t.fixed_bytes = o.size == 0 ? 64 : o.size;
   t.ipv6_fraction = o.ipv6;
   t.vlan_fraction = o.vlan;
+  if (o.dscp) t.dscps = dscp_parts("--dscp", *o.dscp);
   t.malformed_fraction = o.malformed;
   t.seed = o.seed;
   const std::vector<std::string> route_files = split_route_files(o.routes);
@@ -309,7 +311,8 @@ void add_gen(Command root) {
   Command traffic =
       add_subcommand(*gen, "traffic", "Subcommands", "A capture of five-tuple flows with Zipf popularity",
                      "sluice gen traffic --packets 1000000 --flows 50000 --out t.pcap\nsluice gen traffic --rules "
-                     "fw.acl --routes rib.txt --malformed 0.01 --out t.pcap.gz",
+                     "fw.acl --routes rib.txt --malformed 0.01 --out t.pcap.gz\nsluice gen traffic --dscp "
+                     "ef=5,af41=15,default=80 --out classes.pcap",
                      [p] { return gen_traffic(*p); });
   traffic->add_option("--packets", p->packets, "Number of packets")->type_name("N")->capture_default_str();
   traffic->add_option("--flows", p->flows, "Five-tuples")
@@ -332,6 +335,11 @@ void add_gen(Command root) {
   traffic->add_option("--vlan", p->vlan, "Fraction of the flows with an 802.1Q tag")
       ->check(fraction)
       ->type_name("FRACTION");
+  traffic
+      ->add_option(
+          "--dscp", p->dscp,
+          "Classes of the flows and their parts, in any scale: each flow keeps one DSCP (default: all flows 0)")
+      ->type_name("CLASS=PART,...");
   traffic->add_option("--malformed", p->malformed, "Fraction of the packets that are malformed, in one of ten ways")
       ->check(fraction)
       ->type_name("FRACTION");

@@ -3,8 +3,11 @@
 
 #include <sys/stat.h>
 
+#include <charconv>
+
 #include "base/thread.h"
 #include "formats/classbench.h"
+#include "formats/names.h"
 #include "formats/route_files.h"
 #include "formats/rule_files.h"
 #include "formats/trace.h"
@@ -21,6 +24,38 @@ std::vector<std::string> split_commas(const std::string& text) {
     if (end > at) parts.push_back(text.substr(at, end - at));
     at = end + 1;
   }
+  return parts;
+}
+
+std::vector<std::pair<uint8_t, double>> dscp_parts(const std::string& option, const std::string& text) {
+  std::vector<std::pair<uint8_t, double>> parts;
+  double sum = 0;
+  const auto refuse = [&](const std::string& why, const char* help) {
+    fail(Exit::kUsage, fmt::format("{}: {}", option, why), help);
+  };
+  constexpr const char* kHelp =
+      "classes (ef, va, le, af11 to af43, cs0 to cs7, default, 0 to 63) and their parts of the flows, such as "
+      "ef=10,default=90";
+  for (const std::string& one : split_commas(text)) {
+    const size_t at = one.find('=');
+    if (at == std::string::npos) refuse(fmt::format("'{}' is not CLASS=PART", one), kHelp);
+    const std::string name = one.substr(0, at), number = one.substr(at + 1);
+    const auto dscp = names::dscp_value(name);
+    if (!dscp) refuse(fmt::format("'{}' names no DSCP class: '{}'", one, name), kHelp);
+    double part = -1;
+    const char* const end = number.data() + number.size();
+    const auto read = std::from_chars(number.data(), end, part);
+    // Smaller parts would be none beside the others.
+    if (read.ec != std::errc() || read.ptr != end || !(part == 0 || (part >= 1e-6 && part <= 1e6)))
+      refuse(fmt::format("'{}' has no number as its part: '{}'", one, number), "0, or 0.000001 to 1000000");
+    for (const auto& [other, unused] : parts)
+      if (other == *dscp)
+        refuse(fmt::format("'{}' gives DSCP {} a second time", one, *dscp), "give each class once, by name or number");
+    parts.emplace_back(static_cast<uint8_t>(*dscp), part);
+    sum += part;
+  }
+  if (parts.empty()) refuse(fmt::format("'{}' names no class", text), kHelp);
+  if (sum == 0) refuse(fmt::format("the parts of '{}' are all 0", text), "give at least one class a part of the flows");
   return parts;
 }
 

@@ -22,6 +22,9 @@
 namespace sluice::app {
 
 std::vector<std::string> split_commas(const std::string& text);
+// DSCPs and their parts of the flows, of "ef=10,default=90", the value of `option`. Ends with kUsage where a class is
+// unknown or there twice, where a part is no number, and where all are 0.
+std::vector<std::pair<uint8_t, double>> dscp_parts(const std::string& option, const std::string& text);
 
 // -- files -----------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ struct Flow {
   uint8_t protocol = 0;
   uint8_t family = 4;
   uint8_t tcp_flags = 0;
+  uint8_t dscp = 0;
   uint32_t packets = 0;   // so far
   uint32_t sequence = 0;  // of TCP: payload bytes so far
 };
@@ -108,6 +109,7 @@ struct TrafficGenerator::State {
   Random random;
   AliasTable popularity;
   AliasTable protocols;
+  AliasTable dscps;  // none without options.dscps
   std::vector<Flow> flows;
   std::vector<uint32_t> regions;  // indices of those that can be hit
   std::vector<Malformed> kinds;
@@ -250,6 +252,7 @@ Flow TrafficGenerator::State::make_flow(Random& r) {
     flow.tcp_flags = static_cast<uint8_t>((region->flags >> 8 & mask) | (kAck & ~mask));
   }
   if (r.chance(chance_threshold(options.vlan_fraction))) flow.vlan = static_cast<uint16_t>(r.between(1, 4094));
+  if (!options.dscps.empty()) flow.dscp = options.dscps[dscps.draw(r)].first;
   return flow;
 }
 
@@ -279,6 +282,19 @@ Error TrafficGenerator::State::make_flows() {
   if (parts[0] + parts[1] + parts[2] == 0)
     return Error("the parts of TCP, UDP and ICMP are all 0", "give at least one");
   protocols = AliasTable(parts);
+  if (!o.dscps.empty()) {
+    std::vector<uint64_t> of_flows;
+    uint64_t sum = 0;
+    for (const auto& [dscp, part] : o.dscps) {
+      if (dscp > 63) return Error(fmt::format("DSCP {} is out of range", dscp), "0 to 63");
+      if (!(part >= 0 && part <= 1e6))
+        return Error(fmt::format("the part {} of a DSCP class is out of range", part), "0 to 1000000");
+      of_flows.push_back(static_cast<uint64_t>(part * 4294967296.0));
+      sum += of_flows.back();
+    }
+    if (sum == 0) return Error("the parts of all DSCP classes are 0", "give at least one");
+    dscps = AliasTable(of_flows);
+  }
   for (size_t i = 0; i < kMalformedKinds; ++i) {
     if ((o.malformed_kinds >> i & 1) != 0) kinds.push_back(static_cast<Malformed>(i));
   }
@@ -374,7 +390,8 @@ FrameHeader TrafficGenerator::State::next(uint8_t* out) {
   uint64_t pseudo;  // of the addresses, the protocol and the length
   if (ipv6) {
     ++stats.ipv6;
-    put32(p, 0x60000000u | (static_cast<uint32_t>(mix64(flow.src_lo ^ flow.dst_lo)) & 0xfffff));
+    put32(p, 0x60000000u | uint32_t{flow.dscp} << 22 |
+                 (static_cast<uint32_t>(mix64(flow.src_lo ^ flow.dst_lo)) & 0xfffff));
     put16(p + 4, l4_bytes);
     p[6] = flow.protocol;
     p[7] = 64;
@@ -386,7 +403,7 @@ FrameHeader TrafficGenerator::State::next(uint8_t* out) {
         sum64(flow.src_hi) + sum64(flow.src_lo) + sum64(flow.dst_hi) + sum64(flow.dst_lo) + flow.protocol + l4_bytes;
   } else {
     ++stats.ipv4;
-    put16(p, 0x4500);
+    put16(p, 0x4500 | flow.dscp << 2);
     put16(p + 2, ip_bytes);
     put16(p + 4, flow.packets & 0xffff);
     put16(p + 6, ip_bytes > 576 ? 0x4000 : 0);

@@ -59,8 +59,10 @@ struct TrafficOptions {
   double ipv6_fraction = 0;                   // 0..1 of the flows, where regions and destinations leave the choice
   double vlan_fraction = 0;                   // of the flows; the tag is one of 1..4094
   double tcp = 0.8, udp = 0.15, icmp = 0.05;  // parts of the flows, any positive scale, where regions leave the choice
-  double malformed_fraction = 0;              // of the packets
-  uint32_t malformed_kinds = kAllMalformed;   // bit 1 << Malformed, drawn evenly
+  // Each flow has one of these DSCPs (0..63), in these parts of the flows, any positive scale; none given: 0.
+  std::vector<std::pair<uint8_t, double>> dscps;
+  double malformed_fraction = 0;             // of the packets
+  uint32_t malformed_kinds = kAllMalformed;  // bit 1 << Malformed, drawn evenly
   uint64_t seed = 1;
   uint64_t start_ns = 1'700'000'000'000'000'000;
   uint64_t gap_ns = 1000;  // between stamps

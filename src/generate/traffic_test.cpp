@@ -350,6 +350,65 @@ TEST(TrafficTest, DestinationsComeFromTheTable) {
   EXPECT_GT(from_table, 4000u);
 }
 
+TEST(TrafficTest, FlowsHaveTheirPartsOfDscps) {
+  TrafficOptions o;
+  o.flows = 20'000;
+  o.zipf = 0;
+  o.ipv6_fraction = 0.5;
+  o.vlan_fraction = 0.2;
+  const auto count = [](const TrafficOptions& options) {
+    TrafficGenerator generator = std::move(*TrafficGenerator::create(options));
+    std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
+    std::map<std::pair<int, unsigned>, double> parts;
+    for (int i = 0; i < 40'000; ++i) {
+      const FrameHeader header = generator.next(frame.data());
+      const Parsed p = parse(frame.data(), header.captured);
+      EXPECT_EQ(p.fault, "");
+      const uint8_t* ip = frame.data() + (p.vlan != 0 ? 18 : 14);
+      EXPECT_EQ(p.family == 4 ? ip[1] & 3 : ip[1] >> 4 & 3, 0) << "ECN";
+      ++parts[{p.family, p.family == 4 ? ip[1] >> 2 : (ip[0] & 15) << 2 | ip[1] >> 6}];
+    }
+    return parts;
+  };
+  EXPECT_EQ(count(o).size(), 2u) << "all are default";
+  o.dscps = {{46, 1}, {34, 3}, {0, 6}, {63, 0}};
+  const auto parts = count(o);
+  EXPECT_EQ(parts.size(), 6u);
+  for (const int family : {4, 6}) {
+    for (const auto& [dscp, part] : {std::pair{46u, 0.1}, {34u, 0.3}, {0u, 0.6}})
+      EXPECT_NEAR(parts.at({family, dscp}) / 20'000, part, 0.03) << family << " " << dscp;
+  }
+  o.dscps = {{64, 1}};
+  EXPECT_FALSE(TrafficGenerator::create(o));
+  o.dscps = {{46, 0}};
+  EXPECT_FALSE(TrafficGenerator::create(o));
+  o.dscps = {{46, -1}};
+  EXPECT_FALSE(TrafficGenerator::create(o));
+}
+
+TEST(TrafficTest, AFlowKeepsItsDscp) {
+  TrafficOptions o;
+  o.flows = 300;
+  o.ipv6_fraction = 0.5;
+  o.dscps = {{46, 1}, {34, 1}, {0, 1}};
+  TrafficGenerator generator = std::move(*TrafficGenerator::create(o));
+  std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, uint16_t, uint16_t, uint8_t>, unsigned> flows;
+  std::map<std::pair<int, unsigned>, unsigned> seen;
+  for (int i = 0; i < 20'000; ++i) {
+    const FrameHeader header = generator.next(frame.data());
+    const Parsed p = parse(frame.data(), header.captured);
+    const uint8_t* ip = frame.data() + 14;
+    const unsigned dscp = p.family == 4 ? ip[1] >> 2 : (ip[0] & 15) << 2 | ip[1] >> 6;
+    const auto [at, fresh] =
+        flows.try_emplace({p.src_hi, p.src_lo, p.dst_hi, p.dst_lo, p.src_port, p.dst_port, p.protocol}, dscp);
+    EXPECT_EQ(at->second, dscp);
+    seen[{p.family, dscp}] += fresh ? 1 : 0;
+  }
+  EXPECT_GT(flows.size(), 200u);
+  EXPECT_EQ(seen.size(), 6u) << "three classes of each family";
+}
+
 TEST(TrafficTest, BrokenPacketsAreBrokenInTheWayThatWasAsked) {
   const std::map<Malformed, std::set<std::string>> faults{
       {Malformed::kIpChecksum, {"IP checksum", "version"}},
