@@ -201,17 +201,16 @@ def run_part(part: Part, job: _Job, worker: Worker) -> dict[str, Any]:
         if job.verdicts:
             _to_parquet(files[".parquet"])
         for suffix, path in files.items():
-            if os.path.exists(path):  # a graph may have outputs of other names alone
+            with contextlib.suppress(FileNotFoundError):  # a graph may have outputs of other names alone
                 os.replace(path, os.path.join(job.output, part.name + suffix))
-    except Error as error:
-        if feed is not None:
+    except BaseException as error:
+        if feed is not None and isinstance(error, Error):
             error.rename("standard input", part.input)
-        raise
-    finally:
         for path in files.values():
             for left in (path, path + ".partial"):
-                if os.path.exists(left):
+                with contextlib.suppress(FileNotFoundError):
                     os.unlink(left)
+        raise
     place = {"name": part.name, "input": part.input, "start": part.start, "end": part.end}
     told = {**report.details, "part": place, "host": socket.gethostname(), "wall": time.monotonic() - began}
     _write(done, told)
@@ -240,7 +239,7 @@ def _to_parquet(path: str) -> None:
 def _write(path: str, told: Any) -> None:
     temporary = f"{path}.{uuid.uuid4().hex}"
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(told, file, indent=1, sort_keys=True)
+        file.write(json.dumps(told, indent=1, sort_keys=True))  # at once: json.dump writes word by word
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
