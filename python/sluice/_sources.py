@@ -53,6 +53,10 @@ class Source:
             raise Error(what, [Finding(what, file=self.name)]) from error
 
 
+def is_uri(name: str) -> bool:
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name) is not None
+
+
 def find(inputs: Path | Iterable[Path], filesystem: Any = None) -> list[Source]:
     """The captures that paths, globs and URIs name, in their order. `filesystem`: where paths lead, of pyarrow or fsspec;
     None: to this machine's files. Errors: FileNotFoundError; ValueError for what is no regular file; Error without pyarrow."""
@@ -63,7 +67,7 @@ def find(inputs: Path | Iterable[Path], filesystem: Any = None) -> list[Source]:
     found: list[Source] = []
     for one in given:
         name = os.fspath(one)
-        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name):
+        if is_uri(name):
             found += _of_uri(name)
         elif of_all is not None:
             found += _of_filesystem(of_all, name, "")

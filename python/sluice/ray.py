@@ -32,7 +32,7 @@ from ._errors import Error, Finding
 from ._paths import Path
 from ._program import Died, Feed, Worker, call
 from ._run import Graph, Report, _run, graph_of
-from ._sources import Source, find
+from ._sources import Source, find, is_uri
 
 # So many records in a row show where a packet begins; each part then proves it by reading on to the next one's place.
 CHAIN = 64
@@ -356,6 +356,8 @@ def run(
         raise ValueError(f"engine is {engine!r}, not ray or local")
     if workers is not None and workers < 1:
         raise ValueError(f"workers is {workers}, not at least 1")
+    if is_uri(os.fspath(output)):
+        raise ValueError(f"output is {os.fspath(output)!r}, not a folder that every machine has mounted: parts are files, not objects of a store")
     made = graph_of(graph)
     if (dropped or verdicts) and not made.is_standard:
         raise ValueError("dropped and verdicts are of a standard graph: Graph.standard(...)")
