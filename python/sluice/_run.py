@@ -208,6 +208,8 @@ def run(
     Errors: sluice.Error with the findings (`.report`: what a run did that did not end well), Interrupted, DeviceError;
     OSError, ValueError. No output is there then, or it is as it was; what was written is beside it as NAME.partial.
     """
+    if isinstance(options, str):
+        raise TypeError(f"options is the string {options!r}, not a list of words, such as ['--default', 'permit']")
     made = graph_of(graph)
     if variables:
         made = Graph(made.text, file=made.file, variables={**made.variables, **variables}, options=made.options)

@@ -53,17 +53,26 @@ class Source:
             raise Error(what, [Finding(what, file=self.name)]) from error
 
 
+def is_uri(name: str) -> bool:
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name) is not None
+
+
 def find(inputs: Path | Iterable[Path], filesystem: Any = None) -> list[Source]:
     """The captures that paths, globs and URIs name, in their order. `filesystem`: where paths lead, of pyarrow or fsspec;
     None: to this machine's files. Errors: FileNotFoundError; ValueError for what is no regular file; Error without pyarrow."""
+    if not isinstance(inputs, (str, os.PathLike, Iterable)) or isinstance(inputs, bytes):
+        raise TypeError(f"inputs is {inputs!r}, not a path, or several")
     given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    for one in given:
+        if not isinstance(one, (str, os.PathLike)):
+            raise TypeError(f"inputs has {one!r}, which is no path")
     if not given:
         raise ValueError("inputs is empty")
     of_all = None if filesystem is None else _filesystem(filesystem)
     found: list[Source] = []
     for one in given:
         name = os.fspath(one)
-        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name):
+        if is_uri(name):
             found += _of_uri(name)
         elif of_all is not None:
             found += _of_filesystem(of_all, name, "")

@@ -174,7 +174,8 @@ class Acl:
         """Looks up n keys. Returns (n,) uint32: the position, from 1, of the first rule that matches each, or 0.
 
         keys: all columns in one: a structured array, a mapping, a pandas or polars frame, an Arrow record batch or table
-          (such as those of `read_pcap`); columns with other names are left alone. Or the columns themselves:
+          (such as those of `read_pcap`); columns with other names are left alone. Or the columns themselves, arrays of any
+          library, Arrow arrays or series of pandas or polars:
         src, dst: (n,) uint32 for IPv4, (n, 16) uint8 for IPv6; required. Numbers are in host order: 10.0.0.1 is
           0x0a000001.
         sport, dport: (n,) uint16. Where one of them is given, keys have ports, whatever their protocol, as in a line of a
@@ -430,15 +431,12 @@ class Fib:
 
     def lookup(self, addresses: Any, *, out: npt.NDArray[np.int32] | None = None) -> npt.NDArray[np.int32]:
         """Looks up n addresses: (n,) uint32 for IPv4, in host order, or (n, 16) uint8 for IPv6. Returns (n,) int32: the
-        index of each address's next hop in `next_hops`, or -1 where there is no route.
+        index of each address's next hop in `next_hops`, or -1 where there is no route, or no address: a null of Arrow.
 
         out: where to write: (n,) int32, contiguous and writable. All answers are of one generation.
         Errors: TypeError, ValueError, as of `Acl.classify`.
         """
-        if hasattr(addresses, "__arrow_c_array__") and not hasattr(addresses, "__array_interface__"):
-            found: dict[str, Any] = {}
-            _keys._arrow_column("src", _keys.need_pyarrow().array(addresses), found)
-            addresses = next(iter(found.values()))
+        addresses, absent = _keys.of_column("addresses", addresses)
         six = getattr(addresses, "ndim", 1) == 2
         if out is None:
             try:
@@ -447,6 +445,8 @@ class Fib:
                 raise TypeError(f"addresses is {type(addresses).__name__}, not an array") from None
             out = np.empty(n, np.int32)
         self._table.lookup(addresses, six, out)
+        if absent is not None:
+            out[absent] = -1
         return out
 
     def update(self, add: str | Iterable[str] = (), remove: str | Iterable[str] = (), *, text: str = "") -> int:

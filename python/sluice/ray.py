@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -32,7 +33,7 @@ from ._errors import Error, Finding
 from ._paths import Path
 from ._program import Died, Feed, Worker, call
 from ._run import Graph, Report, _run, graph_of
-from ._sources import Source, find
+from ._sources import Source, find, is_uri
 
 # So many records in a row show where a packet begins; each part then proves it by reading on to the next one's place.
 CHAIN = 64
@@ -201,17 +202,20 @@ def run_part(part: Part, job: _Job, worker: Worker) -> dict[str, Any]:
         if job.verdicts:
             _to_parquet(files[".parquet"])
         for suffix, path in files.items():
-            if os.path.exists(path):  # a graph may have outputs of other names alone
+            with contextlib.suppress(FileNotFoundError):  # a graph may have outputs of other names alone
                 os.replace(path, os.path.join(job.output, part.name + suffix))
-    except Error as error:
-        if feed is not None:
-            error.rename("standard input", part.input)
-        raise
-    finally:
+    except BaseException as error:
+        if isinstance(error, Error):
+            if feed is not None:
+                error.rename("standard input", part.input)
+            error.drop("the output up to that point is in")  # it goes with the attempt
+            for suffix, path in files.items():
+                error.rename(path, os.path.join(job.output, part.name + suffix))
         for path in files.values():
             for left in (path, path + ".partial"):
-                if os.path.exists(left):
+                with contextlib.suppress(FileNotFoundError):
                     os.unlink(left)
+        raise
     place = {"name": part.name, "input": part.input, "start": part.start, "end": part.end}
     told = {**report.details, "part": place, "host": socket.gethostname(), "wall": time.monotonic() - began}
     _write(done, told)
@@ -240,7 +244,7 @@ def _to_parquet(path: str) -> None:
 def _write(path: str, told: Any) -> None:
     temporary = f"{path}.{uuid.uuid4().hex}"
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(told, file, indent=1, sort_keys=True)
+        file.write(json.dumps(told, indent=1, sort_keys=True))  # at once: json.dump writes word by word
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
@@ -355,8 +359,19 @@ def run(
     """
     if engine not in ("ray", "local"):
         raise ValueError(f"engine is {engine!r}, not ray or local")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers is {workers}, not at least 1")
+    for name, number, least in (("workers", workers, 1), ("part_bytes", part_bytes, 1), ("retries", retries, 0)):
+        if number is None and name != "retries":
+            continue
+        if not isinstance(number, (int, np.integer)):
+            raise TypeError(f"{name} is {number!r}, not an integer")
+        if number < least:
+            raise ValueError(f"{name} is {number}, not at least {least}")
+    if isinstance(options, str):
+        raise TypeError(f"options is the string {options!r}, not a list of words, such as ['--default', 'permit']")
+    if not isinstance(output, (str, os.PathLike)):
+        raise TypeError(f"output is {output!r}, not a path")
+    if is_uri(os.fspath(output)):
+        raise ValueError(f"output is {os.fspath(output)!r}, not a folder that every machine has mounted: parts are files, not objects of a store")
     made = graph_of(graph)
     if (dropped or verdicts) and not made.is_standard:
         raise ValueError("dropped and verdicts are of a standard graph: Graph.standard(...)")
@@ -365,6 +380,8 @@ def run(
     parts = _parts(sources, part_bytes if part_bytes is not None else sys.maxsize)
     _check_state(made, parts)
     folder = os.path.abspath(os.fspath(output))
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
     os.makedirs(os.path.join(folder, _ATTEMPTS), exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sluice-") as temporary:
         compiled, images = _compiled(made, temporary) if made.is_standard else (made, {})
@@ -402,16 +419,17 @@ def run(
 def _begin(folder: str, about: dict[str, Any]) -> None:
     manifest = os.path.join(folder, "run.json")
     about = json.loads(json.dumps(about))
-    if os.path.exists(manifest):
-        if _load(manifest) != about:
+    begun = os.path.exists(manifest)
+    if begun and _load(manifest) == about:
+        return
+    # One of which no part ended has nothing that another one could be confused with.
+    if any(name not in (_ATTEMPTS, "run.json") for name in os.listdir(folder)):
+        if begun:
             what = f"{folder} has the parts of another run: other inputs, another graph or other options"
             raise Error(what, [Finding(what, file=manifest, help="give another output, or remove that one")])
-    else:
-        others = [n for n in os.listdir(folder) if n != _ATTEMPTS]
-        if others:
-            what = f"{folder} is not empty, and no output of a run"
-            raise Error(what, [Finding(what, file=folder, help="give another output")])
-        _write(manifest, about)
+        what = f"{folder} is not empty, and no output of a run"
+        raise Error(what, [Finding(what, file=folder, help="give another output")])
+    _write(manifest, about)
 
 
 # Closed, it interrupts the parts that run.

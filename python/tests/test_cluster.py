@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -166,6 +167,52 @@ def test_damage_and_missing_files_are_told_and_nothing_counts(graph, captures, t
         sluice.ray.run_part(part, job, Worker())
     with pytest.raises(ValueError, match="engine"):
         sluice.ray.run(graph, captures / "0.pcap", tmp_path / "other", engine="slurm")
+
+
+def test_what_a_failed_part_says_of_its_files_is_so(graph, captures, tmp_path):
+    (captures / "bad.pcap").write_bytes((captures / "0.pcap").read_bytes()[:-3])
+    out = tmp_path / "out"
+    for part_bytes in (None, 20_000):
+        with pytest.raises(sluice.Error, match="bad.pcap") as caught:
+            sluice.ray.run(graph, captures / "bad.pcap", out, engine="local", part_bytes=part_bytes)
+        assert "partial" not in str(caught.value) and "before it can be read" in caught.value.help and ".attempts" not in str(caught.value)
+        assert [p.name for p in out.iterdir() if not p.name.startswith((".attempts", "000000-bad.0"))] == ["run.json"] and not list((out / ".attempts").iterdir())
+        shutil.rmtree(out)
+
+
+def test_a_run_that_failed_before_any_part_ended_is_no_other_run(graph, captures, tmp_path):
+    for wrong in ({"device": "gpu"}, {"options": ["--no-such-option"]}):
+        with pytest.raises(sluice.Error):
+            sluice.ray.run(graph, captures / "0.pcap", tmp_path / "out", engine="local", **wrong)
+    report = sluice.ray.run(graph, captures / "0.pcap", tmp_path / "out", engine="local")
+    assert report.packets_in == 500
+    with pytest.raises(sluice.Error, match="another run"):
+        sluice.ray.run(graph, captures / "0.pcap", tmp_path / "out", engine="local", options=["--default", "permit"])
+
+
+def test_arguments_that_cannot_be_meant_are_named(graph, captures, tmp_path):
+    one = captures / "0.pcap"
+    for error, match, given in (
+        (TypeError, "workers is 1.5", {"workers": 1.5}),
+        (TypeError, "workers is '2'", {"workers": "2"}),
+        (ValueError, "workers is 0", {"workers": 0}),
+        (TypeError, "retries is None", {"retries": None}),
+        (ValueError, "retries is -1", {"retries": -1}),
+        (TypeError, "part_bytes is 1000.0", {"part_bytes": 1e3}),
+        (ValueError, "part_bytes is 0", {"part_bytes": 0}),
+        (TypeError, "options is the string", {"options": "--default permit"}),
+        (TypeError, "inputs is 5", {"inputs": 5}),
+        (TypeError, "inputs has 5", {"inputs": [one, 5]}),
+        (TypeError, "inputs is b'", {"inputs": os.fsencode(one)}),
+        (TypeError, "output is 7", {"output": 7}),
+        (TypeError, "output is b'", {"output": os.fsencode(tmp_path / "out")}),
+        (NotADirectoryError, "0.pcap'", {"output": one}),
+    ):
+        with pytest.raises(error, match=match):
+            sluice.ray.run(**{"graph": graph, "inputs": one, "output": tmp_path / "out", "engine": "local", **given})
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(TypeError, match="options is the string"):
+        sluice.run(graph, one, tmp_path / "out.pcap", options="--default permit")
 
 
 def test_a_graph_with_state_is_not_cut(captures, tmp_path):

@@ -136,3 +136,46 @@ def test_damage_of_a_part_is_told_by_the_captures_name(graph, frames, tmp_path):
     path.write_bytes(pcap(frames)[:-3])
     with pytest.raises(sluice.Error, match="cut.pcap"):
         sluice.ray.run(graph, path, tmp_path / "out", engine="local", part_bytes=20_000)
+
+
+@pytest.fixture
+def store():
+    """An object store with a bucket of three captures, as (pyarrow's filesystem, what a URI's query says of it)."""
+    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    there = fs.S3FileSystem(
+        access_key="key", secret_key="secret", endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1", allow_bucket_creation=True
+    )
+    there.create_dir("bucket")
+    try:
+        yield there, f"region=us-east-1&scheme=http&endpoint_override={host}:{port}"
+    finally:
+        server.stop()
+
+
+def test_captures_of_an_object_store_are_those_of_this_machine(graph, frames, tmp_path, store):
+    there, query = store
+    (tmp_path / "in").mkdir()
+    for i, content in enumerate((pcap(frames), pcapng(frames), gzip.compress(pcap(frames[:100])))):
+        (tmp_path / "in" / f"{i}.pcap").write_bytes(content)
+        with there.open_output_stream(f"bucket/2026/{i}.pcap") as file:
+            file.write(content)
+    local = sluice.ray.run(graph, tmp_path / "in" / "*.pcap", tmp_path / "local", engine="local", part_bytes=20_000)
+    for name, inputs, filesystem in (("uri", f"s3://key:secret@bucket/2026/*.pcap?{query}", None), ("filesystem", "bucket/2026/?.pcap", there)):
+        got = sluice.ray.run(graph, inputs, tmp_path / name, engine="local", part_bytes=20_000, filesystem=filesystem)
+        assert got.parts == local.parts > 10 and contents(tmp_path / name) == contents(tmp_path / "local")
+    for text in (tmp_path / "uri" / "run.json", tmp_path / "uri" / "report.json", next((tmp_path / "uri").glob("0*.json"))):
+        assert "secret" not in text.read_text()
+    for path in ("bucket/2026/none.pcap", "bucket/none*.pcap", "nowhere/*.pcap"):
+        with pytest.raises(FileNotFoundError, match=path.split("/")[-1].replace("*", "\\*")) as caught:
+            sluice.ray.run(graph, f"s3://key:secret@{path}?{query}", tmp_path / "none", engine="local")
+        assert "secret" not in str(caught.value)
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_object_store_as_the_output_is_refused(graph, capture, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="output is 's3://bucket/out'"):
+        sluice.ray.run(graph, capture, "s3://bucket/out", engine="local")
+    assert not (tmp_path / "s3:").exists()

@@ -3,6 +3,7 @@ import gzip
 import pickle
 import threading
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -353,3 +354,87 @@ def test_plots_of_hits():
     acl.classify(src=np.zeros(4, np.uint32), dst=np.full(4, 0xC0000201, np.uint32))
     axes = acl.plot()
     assert [bar.get_width() for bar in axes.patches] == [4]
+
+
+def forms_of(columns):
+    """Columns of other libraries, with the same values in the same order."""
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    n = len(columns["src"])
+    frame = pd.DataFrame(columns)
+    order = np.random.default_rng(3).permutation(n)
+    back = pd.DataFrame({k: v[np.argsort(order)] for k, v in columns.items()}).iloc[order]  # an index that is not 0..n
+    return {
+        "arrow": {k: pa.array(v) for k, v in columns.items()},
+        "sliced": {k: pa.array(np.concatenate([v[:5], v, v[:3]])).slice(5, n) for k, v in columns.items()},
+        "chunked": {k: pa.chunked_array([v[: 7 * i], v[7 * i :]]) for i, (k, v) in enumerate(columns.items())},
+        "pandas": {k: frame[k] for k in columns},
+        "pandas by another index": {k: back[k] for k in columns},
+        "pandas nullable": {k: frame[k].convert_dtypes() for k in columns},
+        "polars": {k: pl.Series(v) for k, v in columns.items()},
+        "mixed": {k: (pa.array(v), pl.Series(v), v)[i % 3] for i, (k, v) in enumerate(columns.items())},
+    }
+
+
+def test_columns_of_any_library_are_arrays():
+    acl = sluice.Acl.from_file(CLASSBENCH.encode())
+    keys = random_keys(500)
+    expected = classbench_oracle(CLASSBENCH, keys)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, columns in forms_of(keys).items():
+            assert np.array_equal(acl.classify(**columns), expected), name
+            assert np.array_equal(acl.classify(columns), expected), name
+    fib = sluice.Fib.from_file(b"10.0.0.0/8 via 192.0.2.1\n0.0.0.0/0 via 192.0.2.2\n")
+    hops = fib.lookup(keys["src"])
+    assert set(hops.tolist()) == {0, 1}
+    for name, columns in forms_of(keys).items():
+        assert np.array_equal(fib.lookup(columns["src"]), hops), name
+
+
+def test_an_address_that_is_absent_matches_nothing():
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    # What stands where a null is would match.
+    under = pa.Array.from_buffers(pa.uint32(), 3, [pa.py_buffer(b"\x05"), pa.py_buffer(np.array([1, 1, 1], np.uint32))])
+    other = np.array([1, 1, 1], np.uint32)
+    acl = sluice.Acl.from_rules(["permit ip from any to any"])
+    fib = sluice.Fib.from_file(b"0.0.0.0/0 via 192.0.2.2\n::/0 via 2001:db8::1\n")
+    for absent in (under, pa.chunked_array([under]), pd.Series([1, None, 1]), pd.Series([1, None, 1], dtype="UInt32"), pl.Series([1, None, 1], dtype=pl.UInt32)):
+        assert acl.classify(src=absent, dst=other).tolist() == [1, 0, 1], type(absent)
+        assert acl.classify(src=other, dst=absent).tolist() == [1, 0, 1], type(absent)
+        assert acl.classify(pa.table({"src": other, "dst": under})).tolist() == [1, 0, 1]
+        assert fib.lookup(absent).tolist() == [0, -1, 0], type(absent)
+    six = pa.array([b"\x20" * 16, None, b"\x20" * 16], pa.binary(16))
+    assert fib.lookup(six).tolist() == [1, -1, 1] == fib.lookup(pd.Series([b"\x20" * 16, None, b"\x20" * 16])).tolist()
+    assert acl.classify(src6=six, dst6=six).tolist() == [1, 0, 1] == acl.classify(src=six, dst=six).tolist()
+
+
+def test_columns_that_cannot_be_meant_are_named():
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    acl = sluice.Acl.from_rules(["permit ip from any to any"])
+    fib = sluice.Fib.from_file(b"0.0.0.0/0 via 192.0.2.2\n")
+    a = np.zeros(10, np.uint32)
+    frame = pd.DataFrame({"src": a, "dst": a})
+    for error, match, columns in (
+        (TypeError, "src is a masked array", {"src": np.ma.masked_array(a, mask=True), "dst": a}),
+        (ValueError, r"src has the shape \(2, 5\)", {"src": a.reshape(2, 5), "dst": a}),
+        (ValueError, "src is the name of several columns", pd.concat([frame, frame[["src"]]], axis=1)),
+        (ValueError, "src is the name of several columns", pa.RecordBatch.from_arrays([pa.array(a)] * 3, ["src", "dst", "src"])),
+        (ValueError, "sport has 2 entries, and src has 10", {"src": a, "dst": a, "sport": pa.array([1, None], pa.uint16())}),
+        (TypeError, "src is uint32", {"src": np.uint32(1), "dst": a, "sport": pa.array([1, None], pa.uint16())}),
+        (TypeError, "src has '10.0.0.1'", {"src": pd.Series(["10.0.0.1"] * 10, dtype=object), "dst": a}),
+        (TypeError, "src is an Arrow array of string", {"src": pa.array(["10.0.0.1"] * 10), "dst": a}),
+        (TypeError, "src has numbers that are no uint32", {"src": pd.Series([1.5, None] * 5), "dst": a}),
+        (TypeError, "other byte order", {"src": a.astype(">u4"), "dst": a}),
+        (TypeError, "src is an array of another kind", {"src": a.astype(object), "dst": a}),
+    ):
+        with pytest.raises(error, match=match):
+            acl.classify(columns)
+    with pytest.raises(TypeError, match="addresses is an Arrow array of string"):
+        fib.lookup(pa.array(["10.0.0.1"]))
+    with pytest.raises(TypeError, match="addresses is a masked array"):
+        fib.lookup(np.ma.masked_array(a, mask=True))

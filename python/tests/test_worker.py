@@ -146,7 +146,10 @@ def test_a_killed_worker_takes_its_run_with_it_and_is_started_anew(rules, captur
 
 def test_an_interrupt_ends_the_run_in_order(rules, tmp_path, worker):
     waiting = Waiting(worker, rules, tmp_path)
+    run = children(worker._process.pid)[0]
     worker.interrupt()
+    # Before its input ends, which would be its end, too.
+    eventually("the run ends", lambda: not os.path.exists(f"/proc/{run}"))
     assert isinstance(waiting.end(), sluice.Interrupted)
     with pytest.raises(sluice.Interrupted):
         worker.call(["run"])

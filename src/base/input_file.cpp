@@ -16,6 +16,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string_view>
@@ -280,9 +281,9 @@ struct Stream {
   std::string owned;
   Bytes memory;  // what is left of it
 
-  std::vector<std::byte> chunk;  // raw input
-  Bytes raw;                     // what is unread of it
-  bool raw_end = false;          // nothing comes behind `raw`
+  std::unique_ptr<std::byte[]> chunk;  // raw input, of kChunk bytes
+  Bytes raw;                           // what is unread of it
+  bool raw_end = false;                // nothing comes behind `raw`
   bool started = false;
   bool ended = false;
   std::unique_ptr<Decoder> decoder;  // none: plain
@@ -333,13 +334,17 @@ struct Stream {
     }
   }
 
+  void need_chunk() {
+    if (chunk == nullptr) chunk = std::make_unique_for_overwrite<std::byte[]>(kChunk);
+  }
+
   // Makes `raw` non-empty unless the input is over.
   Result<void> refill() {
     if (!raw.empty() || raw_end) return {};
-    chunk.resize(kChunk);
-    auto n = read_raw(chunk);
+    need_chunk();
+    auto n = read_raw({chunk.get(), kChunk});
     if (!n) return std::move(n).error();
-    raw = Bytes(chunk).first(*n);
+    raw = {chunk.get(), *n};
     raw_end = *n == 0;
     return {};
   }
@@ -347,15 +352,15 @@ struct Stream {
   // A pipe may give its first bytes one by one.
   Result<void> start() {
     started = true;
-    chunk.resize(kChunk);
+    need_chunk();
     size_t have = 0;
     while (have < kMagicBytes && !raw_end) {
-      auto n = read_raw(Room(chunk).subspan(have));
+      auto n = read_raw({chunk.get() + have, kChunk - have});
       if (!n) return std::move(n).error();
       have += *n;
       raw_end = *n == 0;
     }
-    raw = Bytes(chunk).first(have);
+    raw = {chunk.get(), have};
     auto made = decoder_of(raw);
     if (!made) return fail(std::move(made).error());
     decoder = std::move(*made);

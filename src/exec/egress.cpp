@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@
 namespace sluice {
 namespace {
 
+constexpr size_t kPorts = size_t{1} << 16;
 constexpr size_t kMostLimiters = 255;  // a packet says in a byte which is its own
 
 }  // namespace
@@ -38,13 +40,14 @@ Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options
       plan_(&plan),
       options_(options),
       live_ports_(live_ports),
-      ports_(size_t{1} << 16),
+      ports_(static_cast<PortCounters*>(std::calloc(kPorts, sizeof(PortCounters)))),
       // Several sources take turns by batches: their size is no free choice then.
       sizer_(plan.sources.size() == 1 && !options.priorities ? options.latency_target_ns : 0, options.batch,
              std::max(options.least_batch, BatchSizer::kSmallest)) {
+  if (ports_ == nullptr) throw std::bad_alloc();
   stats_.elements.resize(router.elements.size());
   say_limit();
-  classes_.resize(kMaxQosClasses);
+  classes_.resize(options.priorities ? kMaxQosClasses : 1);
   if (options.neighbours != nullptr) {
     waits_ = std::make_unique<NeighbourWait>();
     known_ = options.neighbours->changes();
@@ -191,13 +194,15 @@ void Egress::flush() {
 // Counts packets of a batch that left by an output; `rows` is used up.
 void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
   RunReport::Sink& counters = outputs_[s]->sent;
-  PortCounters* ports = ports_.data();
+  PortCounters* ports = ports_.get();
+  size_t last = 0;  // of these ports
   const uint16_t* const port_of = batch.ports();
   const FrameRecord* const records = batch.unfilled() != nullptr ? batch.unfilled()->records : nullptr;
   if (qos_ != nullptr) {
     const EgressQos::Counted most = qos_->count_noted(s, batch, rows);
     counters.packets += most.packets;
     counters.bytes += most.bytes;
+    last = most.port;
     ports[most.port].packets += most.packets;
     ports[most.port].bytes += most.bytes;
   }
@@ -216,6 +221,7 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
       uint16_t differ = 0;
       for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(port[i] ^ port[0]);
       if (differ == 0) {
+        last = std::max<size_t>(last, port[0]);
         ports[port[0]].packets += packets;
         ports[port[0]].bytes += bytes;
         continue;
@@ -223,9 +229,11 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
     }
     for (uint64_t b = bits; b != 0; b &= b - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
+      last = std::max<size_t>(last, port_of[i]);
       ports[port_of[i]].count(records != nullptr ? records[i].bytes : batch.data_length(i));
     }
   }
+  ports_end_ = std::max(ports_end_, last + 1);
 }
 
 // Writes to an output what may leave by it; what cannot be written is counted as such.
@@ -304,6 +312,7 @@ void Egress::put(size_t o, std::vector<TxRecord>& records) {
   RunReport::Sink& counters = output.sent;
   for (size_t i = 0; i < written; ++i) {
     counters.bytes += records[i].captured;
+    ports_end_ = std::max(ports_end_, size_t{records[i].port} + 1);
     PortCounters& port = ports_[records[i].port];
     ++port.packets;
     port.bytes += records[i].captured;
@@ -672,7 +681,7 @@ void Egress::report(RunReport& report) {
 }
 
 void Egress::report_at_end(RunReport& report) const {
-  for (size_t p = 0; p < ports_.size(); ++p) {
+  for (size_t p = 0; p < ports_end_; ++p) {
     if (ports_[p].packets != 0) report.ports[static_cast<uint16_t>(p)] = ports_[p];
   }
   report.batch.target_ns = plan_->sources.size() == 1 && !options_.priorities ? options_.latency_target_ns : 0;

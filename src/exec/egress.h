@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -166,7 +167,11 @@ class Egress {
   std::unique_ptr<EgressQos> qos_;        // none: no classes of service
   std::unique_ptr<NeighbourWait> waits_;  // none: no frame is marked
   uint64_t known_ = 0;                    // Neighbours::changes() that are taken in
-  std::vector<PortCounters> ports_;
+  struct Free {
+    void operator()(PortCounters* ports) const { std::free(ports); }
+  };
+  std::unique_ptr<PortCounters[], Free> ports_;  // of every port: zero pages until they are used
+  size_t ports_end_ = 0;                         // none from here on was used
   std::vector<Class> classes_;
   WorkerStats stats_;
   ElementCounters gone_;  // of elements that went with graphs before

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -92,11 +93,12 @@ struct CaptureReader::State {
   static constexpr size_t kBufferBytes = 2 * (size_t{kMaxCapturedBytes} + 64);
   static constexpr size_t kReadBytes = size_t{1} << 16;
 
-  explicit State(InputFile input) : file(std::move(input)), name(file.name()), buffer(kBufferBytes) {}
+  explicit State(InputFile input) : file(std::move(input)), name(file.name()) {}
 
   InputFile file;
   std::string name;
-  std::vector<std::byte> buffer;
+  // Not filled before it is read into: of a small capture a few pages are touched.
+  std::unique_ptr<std::byte[]> buffer = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
   size_t begin = 0, end = 0;  // of what was read and not used yet
   bool input_ended = false;
   bool used = false;  // anything was read
@@ -119,17 +121,17 @@ struct CaptureReader::State {
   template <bool kSwapped>
   size_t take(std::span<CapturedFrame> frames);
 
-  std::span<const std::byte> held() const { return std::span(buffer).subspan(begin, end - begin); }
+  std::span<const std::byte> held() const { return {buffer.get() + begin, end - begin}; }
 
   // Reads once more behind what is held, waiting for it. False: the end, or an error, which is kept.
   bool more() {
     if (input_ended) return false;
     // A little at a time, to the front, so that it is read and used in a near cache.
-    if (begin != 0 && (end - begin <= kReadBytes / 8 || buffer.size() - end < kMaxCapturedBytes)) {
-      std::memmove(buffer.data(), buffer.data() + begin, end - begin);
+    if (begin != 0 && (end - begin <= kReadBytes / 8 || kBufferBytes - end < kMaxCapturedBytes)) {
+      std::memmove(buffer.get(), buffer.get() + begin, end - begin);
       end -= std::exchange(begin, 0);
     }
-    const auto got = file.read_some(std::span(buffer).subspan(end, std::min(kReadBytes, buffer.size() - end)));
+    const auto got = file.read_some({buffer.get() + end, std::min(kReadBytes, kBufferBytes - end)});
     if (!got) {
       stream_error = got.error().message;
       refused = got.error().system;
@@ -165,7 +167,7 @@ struct CaptureReader::State {
       return -1;
     }
     const size_t n = std::min(bytes, self->end - self->begin);
-    std::memcpy(out, self->buffer.data() + self->begin, n);
+    std::memcpy(out, self->buffer.get() + self->begin, n);
     self->begin += n;
     return static_cast<ssize_t>(n);
   }
@@ -279,7 +281,7 @@ bool CaptureReader::ready() {
     }
     if (s.input_ended) return true;
     // Blocks without a packet that fill all there is: only reading on makes room.
-    if (s.end - s.begin == s.buffer.size()) return true;
+    if (s.end - s.begin == State::kBufferBytes) return true;
     if (!s.file.ready()) return false;
     (void)s.more();
   }
@@ -303,7 +305,7 @@ Result<bool> CaptureReader::next_classic(CapturedFrame& frame) {
                                     Classic::kRecordHeader, s.end - s.begin)
                             .c_str()));
   }
-  const std::byte* at = s.buffer.data() + s.begin;
+  const std::byte* at = s.buffer.get() + s.begin;
   const uint32_t seconds = load32(at, c.swapped), fraction = load32(at + 4, c.swapped);
   const uint32_t captured = load32(at + 8, c.swapped), wire = load32(at + 12, c.swapped);
   if (captured > kMaxCapturedBytes) {
@@ -315,7 +317,7 @@ Result<bool> CaptureReader::next_classic(CapturedFrame& frame) {
                                     s.end - s.begin - Classic::kRecordHeader)
                             .c_str()));
   }
-  frame.data = reinterpret_cast<const uint8_t*>(s.buffer.data() + s.begin + Classic::kRecordHeader);
+  frame.data = reinterpret_cast<const uint8_t*>(s.buffer.get() + s.begin + Classic::kRecordHeader);
   s.begin += Classic::kRecordHeader + captured;
   // A file whose frames are longer than it says: as libpcap, the rest of them is not looked at.
   frame.captured = std::min(captured, c.snaplen);
@@ -385,7 +387,7 @@ template <bool kSwapped>
 size_t CaptureReader::State::take(std::span<CapturedFrame> frames) {
   const uint32_t snaplen = classic->snaplen;
   const uint64_t unit_ns = classic->nanosecond ? 1 : 1000;
-  const std::byte* at = buffer.data() + begin;
+  const std::byte* at = buffer.get() + begin;
   size_t left = end - begin, n = 0;
   for (; n < frames.size() && left >= Classic::kRecordHeader; ++n) {
     // Where a record lies is read in the one before: each would wait for its line.
