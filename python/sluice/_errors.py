@@ -58,7 +58,7 @@ class Error(Exception):
         """Leaves out what a help has from `words` to the end of its line."""
 
         def without(text: str) -> str:
-            return re.sub(rf"(; |\n  help: )?{re.escape(words)}[^\n]*", "", text)
+            return re.sub(rf"(; |: |\n  help: )?{re.escape(words)}[^\n]*", "", text)
 
         self.findings = [replace(f, help=without(f.help)) for f in self.findings]
         self.text = without(self.text)

@@ -136,3 +136,19 @@ def test_many_errors_are_no_leak_of_files(rules, capture, tmp_path):
         with pytest.raises(sluice.Error):
             sluice.run("FromDump($IN) -> Nothing -> Discard;", capture)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_packets_are_counted_by_the_ports_that_next_hops_name(tmp_path):
+    (tmp_path / "rib.txt").write_text("10.0.1.0/24 via 192.0.2.1\n10.0.2.0/24 via 192.0.2.2\n10.0.3.0/24 via 192.0.2.3\n")
+    macs = "02:00:00:00:00:01 02:00:00:00:ff:01"
+    (tmp_path / "adj.txt").write_text(f"192.0.2.1 {macs} 0\n192.0.2.2 {macs} 300\n192.0.2.3 {macs} 65535\n")
+    graph = sluice.Graph.standard(routes=tmp_path / "rib.txt", adjacencies=tmp_path / "adj.txt")
+    alike = [3] * 256
+    mixed = [1 + (i * i) % 3 for i in range(300)]
+    for name, nets in (("alike", alike), ("mixed", mixed), ("first", [1] * 70), ("both", alike + mixed)):
+        (tmp_path / "in.pcap").write_bytes(pcap([ipv4_frame(0xC6336401, 0x0A000000 | net << 8 | 7) for net in nets]))
+        expected = {str(port): nets.count(net) for net, port in ((1, 0), (2, 300), (3, 65535)) if net in nets}
+        for more in ({}, {"options": ["--batch", "64"]}, {"workers": 2}):
+            for output in (tmp_path / "out.pcap", "/dev/null"):
+                report = sluice.run(graph, tmp_path / "in.pcap", output, **more)
+                assert {port: sent["packets"] for port, sent in report.details["out"].items()} == expected, (name, more, output)
