@@ -327,6 +327,16 @@ TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
     EXPECT_LE(row["median"], 100) << row;
   }
   EXPECT_EQ(sluice(few + "--ways af_packet,kernel --rules 300").code, 2) << "the kernel has no access list";
+  // The kernel's XDP, where it has it.
+  const Said xdp = sluice(few + "--ways xdp");
+  if (xdp.code == 0) {
+    ASSERT_EQ(xdp.json()["results"].size(), 1u);
+    EXPECT_EQ(xdp.json()["results"][0]["case"], "xdp/64B");
+    EXPECT_GT(xdp.json()["results"][0]["median"], 0);
+  } else {
+    EXPECT_EQ(xdp.code, 4) << xdp.err;
+    EXPECT_NE(xdp.err.find("XDP program"), std::string::npos) << xdp.err;
+  }
   const Said spoiled = sluice(few + "--ways cable --spoil-check");
   EXPECT_EQ(spoiled.code, 5) << spoiled.err;
   EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
@@ -785,7 +795,7 @@ TEST_F(CliSuiteTest, WhereNoReportCanBeWrittenNothingIsMeasured) {
 
 TEST_F(CliSuiteTest, ATemporaryFolderThatCannotBeIsAnError) {
   for (const char* command : {"bench priorities --part mix", "bench pipeline --count 100", "demo"}) {
-    const Said said = shell(std::string("TMPDIR=\"$PWD/nothing\" \"$SLUICE\" -q ") + command);
+    const Said said = shell(std::string("TMPDIR=\"$PWD/nothing\" \"$SLUICE\" ") + command + " -q");
     EXPECT_EQ(said.code, 3) << command << said.err;
     EXPECT_NE(said.err.find("cannot create a temporary directory in"), std::string::npos) << said.err;
   }

@@ -3,7 +3,10 @@
 // tester.
 // host only
 #include <fcntl.h>
+#include <linux/bpf.h>
+#include <net/if.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,6 +115,63 @@ class Bed {
   }
 
   Network tester_, device_;
+};
+
+// Every frame of d0 leaves by d1, by a program of XDP that reads none of it, while this lasts.
+class Redirect {
+ public:
+  explicit Redirect(const Bed& bed) {
+    std::string lack;
+    // Of a thread of its own, as the network of a thread cannot be left again without rights in the first one.
+    std::jthread made([&] {
+      lack = attach(bed.device(), "d0", "d1");
+      // A veth takes redirected frames where its other end has a program too.
+      if (lack.empty()) lack = attach(bed.tester(), "s0", nullptr);
+    });
+    made.join();
+    if (!lack.empty()) fail(Exit::kUnavailable, "no XDP program can be attached here: " + lack);
+  }
+  Redirect(const Redirect&) = delete;
+  Redirect& operator=(const Redirect&) = delete;
+  ~Redirect() {
+    for (const int descriptor : descriptors_) ::close(descriptor);
+  }
+
+ private:
+  // At the interface `at`: to the interface `to`, or on to the kernel.
+  std::string attach(int network, const char* at, const char* to) {
+    if (::setns(network, CLONE_NEWNET) != 0) return system_error("setns", errno).message;
+    std::vector<bpf_insn> code;
+    if (to == nullptr) {
+      code.push_back({.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = XDP_PASS});
+    } else {
+      const auto index = static_cast<int>(::if_nametoindex(to));
+      code.push_back({.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 1, .src_reg = 0, .off = 0, .imm = index});
+      code.push_back({.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 2, .src_reg = 0, .off = 0, .imm = 0});
+      code.push_back({.code = BPF_JMP | BPF_CALL, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = BPF_FUNC_redirect});
+    }
+    code.push_back({.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0});
+    bpf_attr load{};
+    load.prog_type = BPF_PROG_TYPE_XDP;
+    load.insns = reinterpret_cast<uintptr_t>(code.data());
+    load.insn_cnt = static_cast<uint32_t>(code.size());
+    load.license = reinterpret_cast<uintptr_t>("Apache-2.0");
+    const int program = call(BPF_PROG_LOAD, load);
+    if (program < 0) return system_error("loading it", errno).message;
+    bpf_attr link{};
+    link.link_create.prog_fd = static_cast<uint32_t>(program);
+    link.link_create.target_ifindex = ::if_nametoindex(at);
+    link.link_create.attach_type = BPF_XDP;
+    if (call(BPF_LINK_CREATE, link) < 0) return system_error(fmt::format("at {}", at), errno).message;
+    return "";
+  }
+  int call(int command, bpf_attr& what) {
+    const auto descriptor = static_cast<int>(::syscall(SYS_bpf, command, &what, sizeof what));
+    if (descriptor >= 0) descriptors_.push_back(descriptor);
+    return descriptor;
+  }
+
+  std::vector<int> descriptors_;  // of programs, and of their links, which end with them
 };
 
 // `sluice run` from d0 to d1 while this lasts.
@@ -230,7 +290,7 @@ Exit bench_live(const LiveOptions& o) {
       fail(Exit::kUsage, "--imix says what imix is, and --sizes has none", "--sizes 64,imix");
   }
   for (const std::string& way : o.ways)
-    if (o.rule_count != 0 && (way == "cable" || way == "kernel"))
+    if (o.rule_count != 0 && (way == "cable" || way == "kernel" || way == "xdp"))
       fail(Exit::kUsage, fmt::format("--rules: the way {} has no access list", way), "--ways af_packet,af_xdp");
   if (::geteuid() != 0)
     fail(Exit::kUnavailable, "live ports between network namespaces take root", "sudo sluice-bench live");
@@ -266,7 +326,9 @@ Exit bench_live(const LiveOptions& o) {
     for (const std::string& way : o.ways) {
       std::optional<Run> run;
       if (way == "kernel") bed.forwarding(true);
-      if (way != "kernel" && way != "cable") run.emplace(bed, way, folder, acl);
+      std::optional<Redirect> redirect;
+      if (way == "xdp") redirect.emplace(bed);
+      if (way != "kernel" && way != "cable" && way != "xdp") run.emplace(bed, way, folder, acl);
       for (const std::string& size : o.frame_sizes) {
         Case& rate = rates[at];
         progress.step(fmt::format("{} repetition {}", rate.name, round + 1));
@@ -364,9 +426,12 @@ void add_bench_live(Command bench) {
       "beside the kernel's forwarding\nand a cable without a device. Needs root.",
       "sudo sluice-bench live\nsudo sluice-bench live --ways af_xdp --sizes 64,imix --loss 0.5 --latency",
       [o] { return bench_live(*o); });
-  sub->add_option("--ways", o->ways, "cable: no device; kernel: its forwarding; af_packet, af_xdp: sluice run by it")
+  sub->add_option(
+         "--ways", o->ways,
+         "cable: no device; kernel: its forwarding; xdp: an XDP program that redirects frames unread; af_packet, "
+         "af_xdp: sluice run by it")
       ->delimiter(',')
-      ->check(OneOf{{"cable", "kernel", "af_packet", "af_xdp"}})
+      ->check(OneOf{{"cable", "kernel", "xdp", "af_packet", "af_xdp"}})
       ->type_name("NAME,...")
       ->capture_default_str();
   sub->add_option("--sizes", o->frame_sizes, "Frame sizes with FCS, up to 1518, or imix (7:4:1 of 64, 570 and 1518)")

@@ -64,7 +64,9 @@ const std::vector<Suite>& suites() {
        "program. cuda/: the round trip to a device."},
       {"peers", "Other implementations of the same run",
        "DPDK's lookups, and zlib's and ISA-L's CRC-32, beside the project's own on the same keys; live/: the highest "
-       "rate without loss of a cable, of the kernel's forwarding and of sluice run between veth pairs."},
+       "rate without loss of a cable, of the kernel's forwarding, of an XDP program that redirects frames unread, and "
+       "of "
+       "sluice run between veth pairs."},
       {"rfc2544", "Throughput by RFC 2544 (NDR, PDR), frame sizes, IMIX (RFC 6985), bursts (RFC 9004)",
        "sluice run between veth pairs. ndr/: the highest rate that loses nothing, and the latency at 98 % of it. pdr/: "
        "that loses 0.5 % at most. back-to-back/: the longest burst that loses nothing. loss/: the frames lost at "
@@ -600,14 +602,11 @@ class CaseList {
     add_benchmark("peers", "crc", "net_benches",
                   quick_ ? "^crc32/.*/fcs/(64|1518)$" : "^crc32/.*/(64|128|256|512|1024|1518|9000)$", {"zlib", "isal"},
                   "the program was built without that library");
-    // A build may lack AF_XDP: a case of its own. One search in each pass.
-    for (const auto& [name, ways] : {std::pair{"live", "cable,kernel,af_packet"}, {"live-af_xdp", "af_xdp"}})
+    // A build may lack AF_XDP, and a kernel XDP: cases of their own. One search in each pass.
+    for (const auto& [name, ways] :
+         {std::pair{"live", "cable,kernel,af_packet"}, {"live-xdp", "xdp"}, {"live-af_xdp", "af_xdp"}})
       add("peers", name, joined({"live", "--ways", ways, "--repetitions", "1"}, searches()), "live/").probes =
           ProbeSet::kLive;
-    SuiteCase& redirect = add("peers", "xdp-redirect", {});
-    redirect.reason =
-        "not measured here: the suite has no XDP program that redirects frames by itself; scripts/bench_live.py "
-        "--redirect measures one beside sluice run";
   }
 
   Words searches() const {

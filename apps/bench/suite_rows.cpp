@@ -65,7 +65,7 @@ std::vector<Json> rows_of_bench(const SuiteCase& c, const Json& result) {
     // Of all repetitions together.
     if (one.contains("note")) row["note"] = one["note"];
     for (const SuiteColumn& column : suite_columns())
-      if (one.contains(column.key)) row[column.key] = one[column.key];
+      if (one.contains(column.key) && one[column.key].is_number()) row[column.key] = one[column.key];
     rows.push_back(std::move(row));
   }
   return rows;
