@@ -100,6 +100,7 @@ Option Command::find(const std::string& option) const {
 }
 
 template Option Command::add_option(const std::string&, std::string&, const std::string&);
+template Option Command::add_option(const std::string&, std::optional<std::string>&, const std::string&);
 template Option Command::add_option(const std::string&, std::vector<std::string>&, const std::string&);
 template Option Command::add_option(const std::string&, int&, const std::string&);
 template Option Command::add_option(const std::string&, unsigned&, const std::string&);

@@ -82,8 +82,8 @@ class Command {
   Command& operator*() { return *this; }
   CLI::App& app() const { return *app_; }
 
-  // `value`: std::string, bool, int, unsigned, uint64_t, double, or a vector of one of them; it outlives the command
-  // line.
+  // `value`: std::string (or an optional one), bool, int, unsigned, uint64_t, double, or a vector of one of them; it
+  // outlives the command line.
   template <typename T>
   Option add_option(const std::string& name, T& value, const std::string& help);
   Option add_flag(const std::string& name, bool& value, const std::string& help);
