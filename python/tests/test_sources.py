@@ -141,7 +141,7 @@ def test_damage_of_a_part_is_told_by_the_captures_name(graph, frames, tmp_path):
 @pytest.fixture
 def store():
     """An object store with a bucket of three captures, as (pyarrow's filesystem, what a URI's query says of it)."""
-    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[s3]' flask flask-cors").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     there = fs.S3FileSystem(
