@@ -200,14 +200,16 @@ TABLE = [
     M("run_ways", "host16", 550, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 15"),
     M("run_live", "host16", 350, "bench_live.py --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --rounds 7 --seconds 2"),
     M("run_captures", "host16", 40, "bench_run.py --routes rib4.txt --rounds 9 --packets 10000000 --only 'four captures' --name run_captures"),
-    M("live_dpdk", "host16", 95, "bench_live.py --acl acl1_10k --routes rib4.txt --testpmd dpdk-testpmd --only net_ --rounds 5 --seconds 1.5 "
-      "--packets 20000000 --name live_dpdk"),
+    M("run_memory", "live", 40, "bench_run.py --routes rib4.txt --rounds 9 --only pipeline --name run_memory"),
+    M("live_dpdk", "live", 95, "bench_live.py --acl acl1_10k --routes rib4.txt --testpmd dpdk-testpmd --only net_ --rounds 5 --seconds 1.5 "
+      "--packets 40000000 --name live_dpdk"),
     M("live_peers", "host16", 460, "bench_live.py --flood livegen --cores 2,3 --acl acl1_10k --routes rib4.txt --xsk xsk --xsk-reads xsk_reads "
       "--afp afp_fwd --redirect xdpp --rounds 21 --seconds 1 --without 'on a core' --name live_peers"),
     M("live_latency", "live", 200, "bench_live.py --latency --routes rib4.txt --xsk xsk --wire-method af_xdp --rounds 5 --seconds 1.5"),
     M("live_overload", "live", 300, "bench_live.py --flood livegen --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --redirect xdpp --rounds 6 --seconds 1"),
     M("live_soak", "live", 310, "live_soak.py --minutes 5"),
     M("windows_cost", "live", 190, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 5 --seconds 5 --reload acl"),
+    M("python_package", "live", 240, "bench_python.py --packets 100000 --rounds 5 --parts 100"),
     M("windows_effect", "live", 300, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --effect --minutes 4"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
