@@ -70,16 +70,19 @@ class Bench:
         size = ["--mix", "fixed", "--flows", str(self.arguments.flows), "--zipf", "0", "--seed", str(self.arguments.seed), "-q"]
         sluice = self.arguments.sluice
         digest = hashlib.sha256()
+        # Destinations drawn from routes of both families are of both, whatever else is said.
+        lines = [line for one in self.arguments.routes.split(",") for line in pathlib.Path(one).read_text().splitlines()]
+        (self.folder / "rib4").write_text("".join(line + "\n" for line in lines if ":" not in line.split("#")[0]))
         for kind, words in KINDS.items():
-            self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.capture), "--routes", self.arguments.routes, *size, *words,
-                      "--out", kind + ".pcap")
+            self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.capture), "--routes",
+                      self.arguments.routes if "--ipv6" in words else "rib4", *size, *words, "--out", kind + ".pcap")
         plain = (self.folder / "IPv4.pcap").read_bytes()
         # Those of `bench pipeline`, whose addresses are these routes' own.
-        self.call(sluice, "gen", "traffic", "--packets", "65536", "--routes", self.arguments.routes, "--mix", "fixed", "--size", "64", "--ipv6", "0", "--flows", "262144",
+        self.call(sluice, "gen", "traffic", "--packets", "65536", "--routes", "rib4", "--mix", "fixed", "--size", "64", "--flows", "262144",
                   "--zipf", "0", "--seed", str(self.arguments.seed), "-q", "--out", "pipeline.pcap")
         for kind, tags in TAGS.items():
             (self.folder / f"{kind}.pcap").write_bytes(tagged(plain, tags))
-        self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.long), "--routes", self.arguments.routes, *size, "--size", "64",
+        self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.long), "--routes", "rib4", *size, "--size", "64",
                   "--out", "long.pcap")
         packer = zlib.compressobj(1, zlib.DEFLATED, 31)
         with open(self.folder / "long.pcap", "rb") as plain, open(self.folder / "long.pcap.gz", "wb") as packed:
