@@ -197,7 +197,7 @@ TABLE = [
 
     M("bench_pipeline_host16_acl1_10k", "host16", 25, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --repetitions 5 "
       "--packets 8000000 --workers 16 --batch 256"),
-    M("run_ways", "host16", 550, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 15"),
+    M("run_ways", "live", 300, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 15"),
     M("run_live", "host16", 350, "bench_live.py --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --rounds 7 --seconds 2"),
     M("run_captures", "host16", 40, "bench_run.py --routes rib4.txt --rounds 9 --packets 10000000 --only 'four captures' --name run_captures"),
     M("run_memory", "live", 40, "bench_run.py --routes rib4.txt --rounds 9 --only pipeline --name run_memory"),
