@@ -272,6 +272,19 @@ class Daemon(unittest.TestCase):
             self.assertIn(place, done.stderr)
         self.assertEqual(self.sluice("check", "sluice.toml").returncode, 0)
 
+    def test_check_takes_several_adjacency_files_as_run_does(self):
+        self.write("one.adj", "192.0.2.1 02:00:00:00:00:0a 02:00:00:00:00:01 0\n")
+        self.write("two.adj", "192.0.2.2 02:00:00:00:00:0b 02:00:00:00:00:02 0\n")
+        self.write("two.toml", '[ports]\nin = ["in.pcap"]\n[tables]\nroutes = ["two.txt"]\nadjacencies = "one.adj,two.adj"\n')
+        self.write("two.txt", "10.0.0.0/8 192.0.2.1\n11.0.0.0/8 192.0.2.2\n")
+        done = self.sluice("check", "two.toml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("one.adj,two.adj: no errors", done.stdout)
+        self.write("two.adj", "192.0.2.2 nonsense\n")
+        done = self.sluice("check", "two.toml")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("one.adj+two.adj:2:", done.stderr)
+
     def test_a_list_that_fits_takes_the_place_of_a_short_one(self):
         done = self.sluice("gen", "rules", "--shape", "acl", "--count", "20000", "--out", "many.acl")
         self.assertEqual(done.returncode, 0, done.stderr)

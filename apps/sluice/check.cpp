@@ -91,7 +91,9 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
   const std::string& file = named_words.first;
   Defines& defines = named_words.second;
   std::vector<std::string> route_files = split_route_files(o.routes);
-  NamedInputs named = {{"--rules", o.rules}, {"--adjacencies", o.adjacencies}};
+  std::vector<std::string> adjacency_files = split_commas(o.adjacencies);
+  NamedInputs named = {{"--rules", o.rules}};
+  for (const std::string& one : adjacency_files) named.emplace_back("--adjacencies", one);
   add_route_inputs(named, "--routes", route_files);
   NamedInputs all = named;
   all.emplace_back("the configuration", file);
@@ -112,6 +114,7 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
     }
   }
   std::erase_if(route_files, [&](const std::string& one) { return closed.contains(path_of_route_file(one)); });
+  std::erase_if(adjacency_files, [&](const std::string& one) { return closed.contains(one); });
   for (const auto& [option, path] : all) {
     if (const auto id = read_once_id(path)) defines.read_once.emplace(*id, option);
   }
@@ -133,14 +136,22 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
       text += fmt::format("{}: {} and {}, no errors\n", o.routes, counted(routes.rib.routes4().size(), "IPv4 route"),
                           counted(routes.rib.routes6().size(), "IPv6 route"));
     });
-  if (!o.adjacencies.empty() && !closed.contains(o.adjacencies))
+  if (!adjacency_files.empty())
     wrong.look([&] {
-      InputFile input = need(inputs.take(o.adjacencies), Exit::kIo);
-      if (need(Image::is_next(input))) {
-        (void)need(Image::read(input, ImageKind::kAdjacency));
-      } else {
-        (void)need(parse_next_hops(need(input.table()), input.name()));
+      // One table, as a run reads them.
+      std::string lines;
+      std::vector<std::string> names;
+      for (const std::string& one : adjacency_files) {
+        InputFile input = need(inputs.take(one), Exit::kIo);
+        if (need(Image::is_next(input))) {
+          (void)need(Image::read(input, ImageKind::kAdjacency));
+          continue;
+        }
+        names.push_back(input.name());
+        lines += need(input.table());
+        if (!lines.empty() && lines.back() != '\n') lines += '\n';
       }
+      (void)need(parse_next_hops(lines, fmt::format("{}", fmt::join(names, "+"))));
       text += fmt::format("{}: no errors\n", o.adjacencies);
     });
   if (!o.qos.empty())
