@@ -153,15 +153,15 @@ TEST(LpmImageCorruption, UnknownAlgorithmsAndMissingSections) {
   EXPECT_FALSE(with_fib6(image, [](const auto&) { FAIL(); }).ok());
 }
 
+// IPv4's and IPv6's, each in one pair at least.
+constexpr std::pair<const char*, const char*> kEachOnce[] = {{"poptrie", "poptrie"}, {"sail", "range24"},
+                                                             {"dir24", "planb"},     {"trie", "trie"},
+                                                             {"bloom", "bloom"},     {"linear", "linear"}};
+
 // As for access lists: a section that was found good is not read again, whatever else is.
 TEST(LpmImageCorruption, ASectionIsCheckedOnceWhereItIsGood) {
   const Rib rib = random_rib(22, 400, 50);
-  for (const auto& [four, six] : {std::pair{"poptrie", "poptrie"},
-                                  {"sail", "range24"},
-                                  {"dir24", "planb"},
-                                  {"trie", "trie"},
-                                  {"bloom", "bloom"},
-                                  {"linear", "linear"}}) {
+  for (const auto& [four, six] : kEachOnce) {
     SCOPED_TRACE(fmt::format("{}, {}", four, six));
     const auto image = build_routes(rib, four, six);
     ASSERT_TRUE(image.ok()) << to_string(image.error());
@@ -186,12 +186,7 @@ TEST(LpmImageCorruption, ASectionIsCheckedOnceWhereItIsGood) {
 // A view of an image that was checked is that of one that is: the same answers, and sizes are looked at all the same.
 TEST(LpmImageCorruption, WhatIsTrustedIsTheSame) {
   const Rib rib = random_rib(23, 400, 300);
-  for (const auto& [four, six] : {std::pair{"poptrie", "poptrie"},
-                                  {"sail", "range24"},
-                                  {"dir24", "planb"},
-                                  {"trie", "trie"},
-                                  {"bloom", "bloom"},
-                                  {"linear", "linear"}}) {
+  for (const auto& [four, six] : kEachOnce) {
     SCOPED_TRACE(fmt::format("{}, {}", four, six));
     const auto image = build_routes(rib, four, six);
     ASSERT_TRUE(image.ok()) << to_string(image.error());
