@@ -70,13 +70,25 @@ void join_head(uint8_t* frame, const uint8_t* edited, uint32_t head, const uint8
 }
 
 void Batch::fill_slow() {
-  for (uint32_t i = 0; i < count_; ++i) {
-    const FrameRecord& record = lent_.records[i];
-    frame_[i] = lent_.memory + record.at;
-    if (lent_.heads != nullptr)
-      join_head(frame_[i], lent_.heads + size_t{i} * lent_.head, lent_.head, lent_.rest + record.at, record.bytes);
-    extent_[i] = Extent{0, record.bytes, uint32_t{record.bytes} + record.longer, 0, 0xffff};
-    timestamp_ns_[i] = lent_.timestamps[i] + lent_.later_ns;
+  // In locals: what is stored through the columns could be any of them.
+  const FrameRecord* const records = lent_.records;
+  uint8_t* const memory = lent_.memory;
+  uint8_t** const frames = rows().frame;
+  Extent* const extents = rows().extent;
+  uint64_t* const stamps = rows().timestamp_ns;
+  const uint32_t n = count_;
+  for (uint32_t i = 0; i < n; ++i) {
+    const FrameRecord record = records[i];
+    frames[i] = memory + record.at;
+    extents[i] = Extent{0, record.bytes, uint32_t{record.bytes} + record.longer, 0, 0xffff};
+  }
+  const uint64_t* const taken = lent_.timestamps;
+  const uint64_t later = lent_.later_ns;
+  for (uint32_t i = 0; i < n; ++i) stamps[i] = taken[i] + later;
+  if (lent_.heads != nullptr) {
+    for (uint32_t i = 0; i < n; ++i)
+      join_head(frames[i], lent_.heads + size_t{i} * lent_.head, lent_.head, lent_.rest + records[i].at,
+                records[i].bytes);
   }
   unfilled_ = false;
 }

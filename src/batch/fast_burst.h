@@ -125,6 +125,34 @@ struct alignas(64) FastBurst {
     asked_by = nullptr;
     late_keys = nullptr;
   }
+  // Begins, cleared and of the family of `from`, with its `extra` lanes past kLanes: at most 16, and none of them odd.
+  // `from` may be this burst.
+  void take_extra(const FastBurst& from, uint32_t extra) {
+    static_assert(kLanes >= 16);
+    const auto move = [](auto* to, const auto* of) { std::memcpy(to, of + kLanes, 16 * sizeof *to); };
+    count = extra;
+    move(ports, from.ports);
+    move(rest, from.rest);
+    move(ip, from.ip);
+    move(row, from.row);
+    move(length, from.length);
+    move(ip_bytes, from.ip_bytes);
+    move(places, from.places);
+    move(link, from.link);
+    move(tci, from.tci);
+    move(hop, from.hop);
+    std::memset(rule, 0, 16 * sizeof rule[0]);
+    std::memset(next_hop, 0, 16 * sizeof next_hop[0]);
+    if (family == 6) {
+      move(source_high, from.source_high);
+      move(source_low, from.source_low);
+      move(destination_high, from.destination_high);
+      move(destination_low, from.destination_low);
+    } else {
+      move(source, from.source);
+      move(destination, from.destination);
+    }
+  }
   uint32_t lanes() const { return count == kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }
   void find_run() {
     uint32_t differ = count ^ kLanes, other = 0;

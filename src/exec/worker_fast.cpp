@@ -26,57 +26,75 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
   four->clear();
   six->clear();
   const auto run = [&](FastBurst*& burst) {
-    code_.close(*burst, trim);
-    burst = full(burst);
+    FastBurst* const filled = burst;
+    const uint32_t extra = filled->count > FastBurst::kLanes ? filled->count - FastBurst::kLanes : 0;
+    filled->count -= extra;
+    code_.close(*filled, trim);
+    burst = full(filled);
     burst->clear();
+    if (extra != 0) burst->take_extra(*filled, extra);
   };
-  for (uint32_t w = 0; w < words; ++w) {
-    const uint64_t bits = packets.word(w);
-    if (bits == 0) continue;
-    // What the source reads next: a line a packet, so that memory has all this time to bring it.
-    const size_t lines = std::min<size_t>(next_.size() / 64, 64);
-    for (size_t i = 0; i < lines; ++i) prefetch_second(next_.data() + i * 64);
-    next_ = next_.subspan(lines * 64);
-    uint32_t rows[64];
-    uint32_t n = 0;
-    if (bits == ~uint64_t{0}) {
-      for (; n < 64; ++n) rows[n] = w * 64 + n;
-      uint8_t* const* frames = view.frame + w * 64;
-#pragma GCC unroll 8
-      for (uint32_t i = 0; i < 64; ++i) prefetch_read(frames[i]);
-    } else {
-      for (uint64_t b = bits; b != 0; b &= b - 1) {
-        rows[n] = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
-        prefetch_read(view.frame[rows[n++]]);
-      }
+  // What the source reads next: a line or two a packet, a few at a time, so that memory has all this time to bring
+  // them.
+  const size_t lines = next_.size() / 64 > packets.count() ? 2 : 1;
+  const auto ask_ahead = [&](uint32_t rows) {
+    const size_t here = std::min(rows * lines, next_.size() / 64);
+    for (size_t i = 0; i < here; ++i) prefetch_second(next_.data() + i * 64);
+    next_ = next_.subspan(here * 64);
+  };
+  // `gather(first, n, burst)` takes n packets of the burst's family.
+  const auto fill = [&](FastBurst*& burst, uint32_t n, auto&& gather) {
+    for (uint32_t at = 0; at < n;) {
+      const uint32_t some = std::min(n - at, gather_most(*burst));
+      ask_ahead(some);
+      gather(at, some, *burst);
+      at += some;
+      if (burst->count >= FastBurst::kLanes) run(burst);
     }
+  };
+  // So many rows at once that few bursts are begun of each family where both are there.
+  constexpr uint32_t kBlock = LinkedRows::kMost / 64;
+  for (uint32_t block = 0; block < words; block += kBlock) {
+    uint32_t rows[LinkedRows::kMost], rest[LinkedRows::kMost], odd[LinkedRows::kMost];
+    uint32_t all = 0, failed = 0;
     // Most traffic is either plain or not: which the last packets were says which is tried first.
-    uint32_t rest[64];
-    uint32_t others = 0;
-    const uint32_t all = n;
-    const uint32_t* from = rows;
-    if (expects_plain_ || parser == nullptr) {
-      for (uint32_t at = 0; at < n;) {
-        const uint32_t some = std::min(n - at, FastBurst::kLanes - four->count);
-        others += gather_plain(view, rows + at, some, *four, rest + others);
-        at += some;
-        if (four->count == FastBurst::kLanes) run(four);
+    const bool plain = expects_plain_ || parser == nullptr;
+    for (uint32_t w = block; w < std::min(words, block + kBlock); ++w) {
+      const uint64_t bits = packets.word(w);
+      if (bits == 0) continue;
+      uint32_t* const of_word = rows + all;
+      uint32_t n = 0;
+      if (bits == ~uint64_t{0}) {
+        for (; n < 64; ++n) of_word[n] = w * 64 + n;
+        uint8_t* const* frames = view.frame + w * 64;
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < 64; ++i) prefetch_read(frames[i]);
+      } else {
+        for (uint64_t b = bits; b != 0; b &= b - 1) {
+          of_word[n] = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
+          prefetch_read(view.frame[of_word[n++]]);
+        }
       }
-      from = rest;
-      n = others;
-      if (n == 0) continue;
+      all += n;
+      if (plain) {
+        fill(four, n, [&](uint32_t at, uint32_t some, FastBurst& burst) {
+          failed += gather_plain(view, of_word + at, some, burst, rest + failed);
+        });
+      }
     }
+    const uint32_t* const from = plain ? rest : rows;
+    const uint32_t n = plain ? failed : all;
+    if (n == 0) continue;
     if (parser == nullptr) {
       for (uint32_t i = 0; i < n; ++i) left.add(rest[i]);
       continue;
     }
     LinkedRows of_four, of_six;
-    uint32_t odd[64];
-    uint32_t tagged = 0;
-    if (from == rows || expects_linked_) {
+    uint32_t tagged = 0, others = 0;
+    if (!plain || expects_linked_) {
       others = sort_rows(view, from, n, of_four, of_six, odd);
       for (uint32_t i = 0; i < of_four.count; ++i) tagged += of_four.link[i] != kFastL3;
-      if (from == rest && tagged != of_four.count) {
+      if (plain && tagged != of_four.count) {
         // Those without a tag were not taken before, and are not now.
         uint32_t kept = 0;
         for (uint32_t i = 0; i < of_four.count; ++i) {
@@ -95,12 +113,9 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
     }
     uint32_t linked_rows = tagged + of_six.count;
     const auto take = [&](const LinkedRows& linked, FastBurst*& burst) {
-      for (uint32_t at = 0; at < linked.count;) {
-        const uint32_t some = std::min(linked.count - at, FastBurst::kLanes - burst->count);
-        others += gather_linked(view, linked, at, some, *burst, odd + others);
-        at += some;
-        if (burst->count == FastBurst::kLanes) run(burst);
-      }
+      fill(burst, linked.count, [&](uint32_t at, uint32_t some, FastBurst& to) {
+        others += gather_linked(view, linked, at, some, to, odd + others);
+      });
     };
     if (of_four.count != 0) take(of_four, four);
     if (of_six.count != 0) take(of_six, six);

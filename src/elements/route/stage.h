@@ -47,10 +47,19 @@ struct RouteStage {
     view.ask(in, out, size_t{});
     view.answer(in, out, out, size_t{});
   };
+  static constexpr bool kAsks6 = requires(const View6& view, const uint64_t* in, uint32_t* out) {
+    view.ask(in, in, out, size_t{});
+    view.answer(in, in, out, out, size_t{});
+  };
   // See FastBurst.
   void prefetch(FastBurst& burst) const {
     if (burst.family == 6) {
-      for (uint32_t i = 0; i < burst.count; ++i) view6.prefetch(burst.destination_high[i], burst.destination_low[i]);
+      if constexpr (kAsks6) {
+        view6.ask(burst.destination_high, burst.destination_low, burst.place, burst.count);
+        burst.asked_by = this;
+      } else {
+        for (uint32_t i = 0; i < burst.count; ++i) view6.prefetch(burst.destination_high[i], burst.destination_low[i]);
+      }
     } else if constexpr (kAsks) {
       view4.ask(burst.destination, burst.place, burst.count);
       burst.asked_by = this;
@@ -61,15 +70,7 @@ struct RouteStage {
   }
   uint32_t burst(FastBurst& burst, uint32_t mask) const {
     burst.fill_keys();
-    bool answered = burst.family == 6;
-    if (answered) view6.lookup_burst(burst.destination_high, burst.destination_low, burst.next_hop, burst.count);
-    if constexpr (kAsks) {
-      if (burst.asked_by == this) {
-        answered = true;
-        view4.answer(burst.destination, burst.place, burst.next_hop, burst.count);
-      }
-    }
-    if (!answered) view4.lookup_burst(burst.destination, burst.next_hop, burst.count);
+    lookup(burst);
     const uint32_t found = FastBurst::lanes_where([&](uint32_t i) { return burst.next_hop[i] != 0; });
     for (uint32_t m = mask & ~found; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
@@ -77,6 +78,23 @@ struct RouteStage {
       burst.reason[lane] = DropReason::kNoRoute;
     }
     return mask & found;
+  }
+
+ private:
+  void lookup(FastBurst& burst) const {
+    [[maybe_unused]] const bool asked = burst.asked_by == this;
+    if (burst.family == 6) {
+      if constexpr (kAsks6) {
+        if (asked)
+          return view6.answer(burst.destination_high, burst.destination_low, burst.place, burst.next_hop, burst.count);
+      }
+      view6.lookup_burst(burst.destination_high, burst.destination_low, burst.next_hop, burst.count);
+      return;
+    }
+    if constexpr (kAsks) {
+      if (asked) return view4.answer(burst.destination, burst.place, burst.next_hop, burst.count);
+    }
+    view4.lookup_burst(burst.destination, burst.next_hop, burst.count);
   }
 };
 

@@ -349,10 +349,14 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
 SLUICE_FAST_AVX512 inline __m512i all64(uint64_t v) {
   return _mm512_set1_epi64(static_cast<int64_t>(v));
 }
-// A vector's low halves as a column's next eight.
+// A vector as a column's next eight, or its low halves. Mostly all are kept.
+SLUICE_FAST_AVX512 inline void put8(void* column, __mmask8 keep, __m512i v) {
+  if (keep != 0xff) v = _mm512_maskz_compress_epi64(keep, v);
+  _mm512_storeu_si512(column, v);
+}
 SLUICE_FAST_AVX512 inline void put8(uint32_t* column, __mmask8 keep, __m512i v) {
-  const __m512i kept = _mm512_maskz_compress_epi64(keep, v);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(column), _mm512_cvtepi64_epi32(kept));
+  if (keep != 0xff) v = _mm512_maskz_compress_epi64(keep, v);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(column), _mm512_cvtepi64_epi32(v));
 }
 // The 16 bytes at eight places, as two columns of 8.
 struct Halves {
@@ -427,13 +431,11 @@ SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const u
     const __m512i has_ports = _mm512_mask_mov_epi64(all64(FlowKey::kHasPorts << 22), icmp, _mm512_setzero_si512());
     const __m512i key_rest = _mm512_or_si512(_mm512_or_si512(protocol, flags), _mm512_or_si512(dscp, has_ports));
     const uint32_t lane = burst.count;
-    const auto put64 = [&](void* column, __m512i v)
-                           SLUICE_FAST_AVX512 { _mm512_storeu_si512(column, _mm512_maskz_compress_epi64(good, v)); };
-    put64(burst.source_high + lane, source_high);
-    put64(burst.source_low + lane, source_low);
-    put64(burst.destination_high + lane, destination_high);
-    put64(burst.destination_low + lane, destination_low);
-    put64(burst.ip + lane, _mm512_loadu_si512(ip));
+    put8(burst.source_high + lane, good, source_high);
+    put8(burst.source_low + lane, good, source_low);
+    put8(burst.destination_high + lane, good, destination_high);
+    put8(burst.destination_low + lane, good, destination_low);
+    put8(burst.ip + lane, good, _mm512_loadu_si512(ip));
     put8(burst.ports + lane, good, ports);
     put8(burst.rest + lane, good, key_rest);
     put8(burst.row + lane, good, row);
@@ -654,7 +656,24 @@ void edit_some(const BatchView& view, const FastBurst& burst, uint32_t mask) {
   });
 }
 
-// All lanes have all edits and an untagged link header then, and their rows follow one another.
+// All lanes in use have all edits and an untagged link header then.
+inline void edit_alike(const BatchView& view, const FastBurst& burst, bool extents_change) {
+  const bool six = burst.family == 6;
+  for (uint32_t i = 0; i < burst.count; ++i) {
+    uint8_t* ip = burst.ip[i];
+    if (six) {
+      ip[7] = static_cast<uint8_t>(burst.hop[i]);
+    } else {
+      store_le32(ip + kHopWord, burst.hop[i]);
+    }
+    std::memcpy(ip - kEtherHeaderBytes, burst.rewrite[i], 12);
+    view.port[burst.row[i]] = burst.port[i];
+  }
+  if (!extents_change) return;
+  for (uint32_t i = 0; i < burst.count; ++i) view.extent[burst.row[i]] = extent_of(burst, i);
+}
+
+// The same of 32 lanes whose rows follow one another.
 inline void edit_run(const BatchView& view, const FastBurst& burst, bool extents_change) {
   if (burst.family == 6) {
 #pragma GCC unroll 4
@@ -694,14 +713,19 @@ inline void edit_run(const BatchView& view, const FastBurst& burst, bool extents
 
 // What is arithmetic is done for all lanes at once, in loops of a constant length; then each frame is stored to.
 inline void commit(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers) {
-  if (burst.one_run && (mask & burst.hopped & burst.rewritten) == ~uint32_t{0}) {
+  if ((mask & burst.hopped & burst.rewritten) == burst.lanes()) {
+    // Of lanes that are not in use too, which may make it slower, and no more.
     uint32_t moved = 0, tagged = 0;
     for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
       moved |= (burst.length[i] ^ (burst.ip_bytes[i] + burst.link[i])) | (burst.l3(i) ^ burst.link[i]);
       tagged |= burst.link[i] ^ kEtherHeaderBytes;
     }
-    if (tagged == 0) {
+    if (tagged == 0 && burst.one_run) {
       edit_run(view, burst, headers || moved != 0);
+      return;
+    }
+    if (tagged == 0) {
+      edit_alike(view, burst, headers || moved != 0);
       return;
     }
   }
@@ -809,7 +833,19 @@ const FastCode& fast_code() {
 
 void add_rows(const FastBurst& burst, uint32_t mask, Selection& to) {
   if (!burst.one_run) {
-    for_lanes(mask, [&](uint32_t lane) { to.add(burst.row[lane]); });
+    // Most rows lie in their neighbour's word.
+    uint32_t word = 0;
+    uint64_t bits = 0;
+    for_lanes(mask, [&](uint32_t lane) {
+      const uint32_t row = burst.row[lane];
+      if (row / 64 != word) {
+        to.or_word(word, bits);
+        word = row / 64;
+        bits = 0;
+      }
+      bits |= uint64_t{1} << row % 64;
+    });
+    to.or_word(word, bits);
     return;
   }
   const uint32_t word = burst.row[0] / 64;

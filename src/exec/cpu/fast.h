@@ -24,19 +24,28 @@ FastPrefetch cpu_fast_prefetch(uint16_t kind);
 // but the last leads to the next by output 0.
 uint32_t fast_stages(const Program& program);
 
-// Appends the packets of `rows` (n of them) that are common packets without a tag to the burst, of IPv4, which has room
-// for all; the others' rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left
-// alone. Cheapest for rows that follow one another.
+// Appends the packets of `rows` (n of them) that are common packets without a tag to the burst, of IPv4; the others'
+// rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left alone. Cheapest for
+// rows that follow one another. `n` may be gather_most(burst) at most: lanes past kLanes are another burst's
+// (take_extra).
 uint32_t gather_plain(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
 
-// Up to 64 rows of one family, and what lies before their network headers: l3 | TCI << 16.
+// How many packets are looked at in one go: whole steps of vectors, as long as the burst has lanes left before each.
+inline uint32_t gather_most(const FastBurst& burst) {
+  const uint32_t step = burst.family == 6 ? 8 : 16;
+  static_assert(FastBurst::kRoom >= FastBurst::kLanes + 16);
+  return (FastBurst::kLanes - burst.count + step - 1) / step * step;
+}
+
+// Up to kMost rows of one family, and what lies before their network headers: l3 | TCI << 16.
 struct LinkedRows {
+  static constexpr uint32_t kMost = 128;
   uint32_t count = 0;
-  uint32_t row[64 + 16];
-  uint32_t link[64 + 16];
+  uint32_t row[kMost + 16];
+  uint32_t link[kMost + 16];
 };
-// Puts those of `rows` (n, at most 64) whose frames are unicast, with two tags at most, into the rows of their family;
-// the others go to `rest`. Returns how many those are. The frames' lengths are not looked at.
+// Puts those of `rows` (n, at most LinkedRows::kMost) whose frames are unicast, with two tags at most, into the rows of
+// their family; the others go to `rest`. Returns how many those are. The frames' lengths are not looked at.
 uint32_t sort_rows(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
                    uint32_t* rest);
 // As gather_plain for n of `from`, from its `first` on, to a burst of their family.

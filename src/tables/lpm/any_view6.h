@@ -38,6 +38,27 @@ class AnyView6Of {
   void lookup_burst(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
     ((index_ == kIndex<Views> ? get<Views>().lookup_burst(hi, lo, next_hops, n) : void()), ...);
   }
+  // The same in two steps: `places` are what a view notes, if it has something to note. No prefetch is needed before.
+  void ask(const uint64_t* hi, const uint64_t* lo, uint32_t* places, size_t n) const {
+    const auto of = [&](const auto& view) {
+      if constexpr (requires { view.ask(hi, places, n); }) {
+        view.ask(hi, places, n);
+      } else {
+        for (size_t i = 0; i < n; ++i) view.prefetch(hi[i], lo[i]);
+      }
+    };
+    ((index_ == kIndex<Views> ? of(get<Views>()) : void()), ...);
+  }
+  void answer(const uint64_t* hi, const uint64_t* lo, const uint32_t* places, uint32_t* next_hops, size_t n) const {
+    const auto of = [&](const auto& view) {
+      if constexpr (requires { view.answer(hi, lo, places, next_hops, n); }) {
+        view.answer(hi, lo, places, next_hops, n);
+      } else {
+        view.lookup_burst(hi, lo, next_hops, n);
+      }
+    };
+    ((index_ == kIndex<Views> ? of(get<Views>()) : void()), ...);
+  }
   // Calls f(pointer) for each pointer into the image, as a reference.
   template <typename F>
   void each_pointer(F&& f) {

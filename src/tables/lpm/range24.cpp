@@ -408,6 +408,50 @@ struct Range24Bulk {
         search_lists(v, hi + i, lo + i, next_hops + i, some);
     }
   }
+
+  // Of addresses whose entries are trees, `n` of them, a multiple of the group: what ask() notes.
+  __attribute__((SLUICE_RANGE24)) static void ask_avx512(const Range24View& v, const uint64_t* hi, uint32_t* places,
+                                                         size_t n) {
+    const Arrays<uint16_t> a(v, nullptr);
+    for (size_t i = 0; i < n; i += kGroup) {
+      uint64_t at[kGroup];
+      if ((chunk_entries(a, hi + i, at) & kAnswer) != 0) [[unlikely]] {
+        ask_scalar(v, hi + i, places + i, kGroup);
+        continue;
+      }
+      const auto* bytes = reinterpret_cast<const unsigned char*>(hi + i);
+      __m512i key[kGroup];
+#pragma GCC unroll 8
+      for (size_t k = 0; k < kGroup; ++k) {
+        uint32_t middle;
+        std::memcpy(&middle, bytes + 8 * k + 2, sizeof middle);
+        key[k] = _mm512_set1_epi32(static_cast<int>(middle));
+        at[k] = step(key[k], a.first, at[k]);
+      }
+#pragma GCC unroll 8
+      for (size_t k = 0; k < kGroup; ++k) {
+        at[k] = step(key[k], a.second, at[k]);
+        prefetch_read(a.third + at[k]);
+        places[i + k] = static_cast<uint32_t>(at[k] >> 4);
+      }
+    }
+  }
+  // Answers that were noted go down to the first node for company.
+  template <typename Leaf>
+  __attribute__((SLUICE_RANGE24)) static void answer_avx512(const Range24View& v, const Leaf* leaves,
+                                                            const uint64_t* hi, const uint32_t* places,
+                                                            uint32_t* next_hops, size_t n) {
+    const Arrays<Leaf> a(v, leaves);
+#pragma GCC unroll 8
+    for (size_t k = 0; k < n; ++k) {
+      const uint32_t place = places[k], answered = 0u - (place >> 31);
+      const uint64_t first = uint64_t{place & ~answered} << 4;
+      const __m512i key = _mm512_set1_epi32(static_cast<int>(hi[k] >> 16));
+      const __mmask16 below = _mm512_cmpgt_epu32_mask(key, _mm512_load_si512(a.third + first));
+      const uint32_t leaf = a.leaves[first + static_cast<unsigned>(__builtin_popcount(below))];
+      next_hops[k] = (leaf & ~answered) | (place & ~kAnswer & answered);
+    }
+  }
 #undef SLUICE_RANGE24
 
   // The same with half vectors. Of unsigned keys AVX2 can say which are not below the address's.
@@ -456,6 +500,43 @@ struct Range24Bulk {
   }
 #endif
 
+  static void ask_scalar(const Range24View& v, const uint64_t* hi, uint32_t* places, size_t n) {
+    for (size_t k = 0; k < n; ++k) {
+      const uint32_t entry = v.chunks()[v.root_[hi[k] >> 48] + (hi[k] >> 40 & 255)];
+      places[k] = (entry & kAnswer) != 0 ? entry : v.last_node(entry, static_cast<uint32_t>(hi[k] >> 16));
+      if ((entry & kAnswer) == 0) prefetch_read(v.keys_ + size_t{v.third_ + places[k]} * 16);
+    }
+  }
+  static void ask(const Range24View& v, const uint64_t* hi, uint32_t* places, size_t n) {
+    size_t i = 0;
+#if defined(__x86_64__)
+    if (kHasAvx512 && v.third_ != 0) {
+      i = n / kGroup * kGroup;
+      ask_avx512(v, hi, places, i);
+    }
+#endif
+    ask_scalar(v, hi + i, places + i, n - i);
+  }
+  template <typename Leaf>
+  static void answer(const Range24View& v, const Leaf* leaves, const uint64_t* hi, const uint64_t* lo,
+                     const uint32_t* places, uint32_t* next_hops, size_t n) {
+#if defined(__x86_64__)
+    if (kHasAvx512 && v.third_ != 0) {
+      answer_avx512(v, leaves, hi, places, next_hops, n);
+    } else
+#endif
+    {
+      for (size_t k = 0; k < n; ++k) {
+        next_hops[k] = (places[k] & kAnswer) != 0 ? places[k] & ~kAnswer
+                                                  : v.leaf_of(leaves, places[k], static_cast<uint32_t>(hi[k] >> 16));
+      }
+    }
+    bool lists = false;
+    for (size_t k = 0; k < n; ++k) lists |= next_hops[k] > v.next_hops_;
+    if (lists) [[unlikely]]
+      search_lists(v, hi, lo, next_hops, n);
+  }
+
   template <typename Leaf>
   static void run_scalar(const Range24View& v, const Leaf*, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops,
                          size_t n) {
@@ -503,6 +584,16 @@ void Range24View::lookup_bulk(LpmIsa isa, const uint64_t* hi, const uint64_t* lo
 
 void Range24View::lookup_bulk(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
   lookup_bulk(LpmIsa::kAvx512, hi, lo, next_hops, n);  // or the best that there is
+}
+
+void Range24View::ask(const uint64_t* hi, uint32_t* places, size_t n) const {
+  Range24Bulk::ask(*this, hi, places, n);
+}
+
+void Range24View::answer(const uint64_t* hi, const uint64_t* lo, const uint32_t* places, uint32_t* next_hops,
+                         size_t n) const {
+  if (wide_ == 0) return Range24Bulk::answer(*this, narrow_leaves(), hi, lo, places, next_hops, n);
+  Range24Bulk::answer(*this, wide_leaves(), hi, lo, places, next_hops, n);
 }
 
 }  // namespace sluice

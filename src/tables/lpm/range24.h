@@ -69,6 +69,10 @@ class Range24View {
   void lookup_burst(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
     lookup_bulk(hi, lo, next_hops, n);
   }
+  // A burst in two steps, for whoever knows it before its turn comes: ask() goes down to the last nodes, notes where
+  // they are and asks for their lines; answer() with the same addresses says what they hold.
+  void ask(const uint64_t* hi, uint32_t* places, size_t n) const;
+  void answer(const uint64_t* hi, const uint64_t* lo, const uint32_t* places, uint32_t* next_hops, size_t n) const;
   bool wide() const { return wide_ != 0; }
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
@@ -97,14 +101,20 @@ class Range24View {
 #endif
     return count;
   }
-  // What the tree whose keys begin with number `at` says: a next hop, or a list.
+  // The last node of the tree whose keys begin with number `at`, among the last nodes of all.
+  SLUICE_HD uint32_t last_node(uint32_t at, uint32_t key) const {
+    at += below(keys_ + at, key);
+    return at * 16 + below(keys_ + size_t{second_ + at} * 16, key);
+  }
+  // What such a node says: a next hop, or a list.
+  template <typename Leaf>
+  SLUICE_HD uint32_t leaf_of(const Leaf* leaves, uint32_t node, uint32_t key) const {
+    return leaves[node * 16 + below(keys_ + size_t{third_ + node} * 16, key)];
+  }
   template <typename Leaf>
   SLUICE_HD uint32_t leaf(const Leaf* leaves, uint32_t at, uint64_t hi) const {
     const auto key = static_cast<uint32_t>(hi >> 16);
-    at += below(keys_ + at, key);
-    at = at * 16 + below(keys_ + size_t{second_ + at} * 16, key);
-    at = at * 16 + below(keys_ + size_t{third_ + at} * 16, key);
-    return leaves[at];
+    return leaf_of(leaves, last_node(at, key), key);
   }
   SLUICE_HD const uint32_t* chunks() const {
     return root_ + kRoots;

@@ -160,7 +160,10 @@ template <typename Entry>
 void ask_all(const uint32_t* root, const Entry* chunks, const uint32_t* addresses, uint32_t* at, size_t n) {
   size_t i = 0;
   for (; i + kStep <= n; i += kStep) find(root, chunks, addresses + i, at + i);
-  for (; i < n; ++i) at[i] = root[addresses[i] >> 16] + (addresses[i] >> 8 & 255);
+  for (; i < n; ++i) {
+    at[i] = root[addresses[i] >> 16] + (addresses[i] >> 8 & 255);
+    prefetch_read(chunks + at[i]);
+  }
 }
 
 template <typename Entry>
