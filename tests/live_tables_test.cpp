@@ -381,7 +381,7 @@ TEST_F(LiveTablesTest, AutoChoosesAgainWhenAListHasGrownOrShrunk) {
     EXPECT_EQ(change->algorithm, live.tables->loads()[0].algorithm);
     return change->algorithm;
   };
-  const auto best = [&] { return choose_acl((*live.tables->rules("edge"))->set(), AclTarget::kCpu)->algorithm; };
+  const auto best = [&] { return choose_acl((*live.tables->rules("edge"))->set(), TableTarget::kCpu)->algorithm; };
   const std::string few = live.tables->loads()[0].algorithm;
   EXPECT_EQ(few, best());
   ASSERT_NE(few, TupleMergeAcl::kName) << "or there is nothing to choose";
@@ -406,7 +406,7 @@ TEST_F(LiveTablesTest, AutoChoosesAgainWhenAListHasGrownOrShrunk) {
   write("edge.acl", lines("", 0, 2000));
   Live device(text);
   EXPECT_EQ(device.tables->loads()[0].algorithm,
-            choose_acl((*device.tables->rules("edge"))->set(), AclTarget::kGpu)->algorithm);
+            choose_acl((*device.tables->rules("edge"))->set(), TableTarget::kGpu)->algorithm);
   change = device.tables->change_acl("edge", "delete 7\n", "c", false);
   ASSERT_TRUE(change.ok()) << error_of(change);
   EXPECT_EQ(change->algorithm, TupleMergeAcl::kName);

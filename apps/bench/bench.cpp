@@ -291,7 +291,7 @@ void classify_list(const Options& o, const OpenDevices& devices, const RuleSet& 
                        with_commas(BitvecAcl::kMaxRules)));
       continue;
     }
-    const LoadedAcl acl = build_loaded_acl(set, source, "", asked, acl_target(devices));
+    const LoadedAcl acl = build_loaded_acl(set, source, "", asked, table_target(devices));
     stop_if_interrupted();
     auto classify_all = [&](std::vector<uint32_t>& found) {
       const FlowKey* burst[kAclBurst];
@@ -558,7 +558,7 @@ Exit bench_route(const Options& o) {
   std::string hash;
   Rib rib = rib_of(o, hash);
   const LoadedRoutes oracle = build_loaded_routes(rib, {}, Trie::kName);
-  const LoadedRoutes routes = build_loaded_routes(std::move(rib), {}, o.algorithm);
+  const LoadedRoutes routes = build_loaded_routes(std::move(rib), {}, route_algorithms_on(devices, o.algorithm).text());
   const size_t n = o.packets != 0 ? o.packets : size_t{1} << 20;
   Verified verified{0, 0, Trie::kName};
   std::vector<Case> cases;
@@ -647,7 +647,7 @@ Exit bench_pipeline(const Options& o) {
     need(file.commit(), Exit::kIo);
   }
   g.acl_algorithm = acl_algorithm_on(devices, o.algorithm);
-  const LpmNames names = check_lpm_algorithms(o.route_algorithm);
+  const LpmNames names = route_algorithms_on(devices, o.route_algorithm);
   g.route_algorithm = names.algorithm4;
   g.route_algorithm6 = names.algorithm6;
   g.routes = split_route_files(o.routes);

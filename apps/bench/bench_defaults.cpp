@@ -16,7 +16,7 @@ RuleShape shape_of(const std::string& name);
 namespace {
 
 // What `auto` chooses for lists of every shape and some sizes. The same on every machine.
-std::string lists_text(AclTarget target) {
+std::string lists_text(TableTarget target) {
   std::string text = kDefaultAclAlgorithm;
   for (const char* shape : {"acl", "fw", "ipc"}) {
     for (const uint32_t count : {64u, 1000u, 10'000u}) {
@@ -29,13 +29,17 @@ std::string lists_text(AclTarget target) {
   return text;
 }
 
-std::string routes_text() {
-  const LpmNames names = check_lpm_algorithms({});
-  return names.algorithm4 + "," + names.algorithm6;
+std::string routes_text(TableTarget target) {
+  const LpmChoice choice = choose_lpm(Rib(), target);
+  return choice.algorithm4 + "," + choice.algorithm6;
 }
 
-const char* lists_key(AclTarget target) {
-  return target == AclTarget::kGpu ? "access lists on a device" : "access lists";
+const char* routes_key(TableTarget target) {
+  return target == TableTarget::kGpu ? "routes on a device" : "routes";
+}
+
+const char* lists_key(TableTarget target) {
+  return target == TableTarget::kGpu ? "access lists on a device" : "access lists";
 }
 
 // Options with a default; where `left` those alone that were not given.
@@ -54,9 +58,9 @@ Json options_of(const CLI::App& sub, bool left) {
 Json defaults_left(const StandingDefaults& standing, bool on_device) {
   Json json{{"options", Json::object()}};
   if (const CLI::App* sub = app_state().selected_app; sub != nullptr) json["options"] = options_of(*sub, true);
-  const AclTarget target = on_device ? AclTarget::kGpu : AclTarget::kCpu;
+  const TableTarget target = on_device ? TableTarget::kGpu : TableTarget::kCpu;
   if (standing.lists) json[lists_key(target)] = lists_text(target);
-  if (standing.routes) json["routes"] = routes_text();
+  if (standing.routes) json[routes_key(target)] = routes_text(target);
   return json;
 }
 
@@ -64,8 +68,10 @@ Json all_defaults(Command root) {
   Json json{{"bench", Json::object()}};
   for (const CLI::App* sub : root.app().get_subcommand("bench")->get_subcommands({}))
     json["bench"][sub->get_name()] = options_of(*sub, false);
-  for (const AclTarget target : {AclTarget::kCpu, AclTarget::kGpu}) json[lists_key(target)] = lists_text(target);
-  json["routes"] = routes_text();
+  for (const TableTarget target : {TableTarget::kCpu, TableTarget::kGpu}) {
+    json[lists_key(target)] = lists_text(target);
+    json[routes_key(target)] = routes_text(target);
+  }
   json["algorithms"] = Json::array();
   for (const std::vector<std::string>& names :
        {acl_algorithm_names(), lpm_algorithm_names4(), lpm_algorithm_names6()}) {

@@ -229,8 +229,7 @@ std::vector<double> rates_of(size_t packets, unsigned workers, unsigned values,
 }
 
 Exit bench_forward(const ForwardOptions& o) {
-  std::vector<std::string> algorithms = split_commas(o.algorithm);
-  if (algorithms.empty()) algorithms = {check_lpm_algorithms({}).algorithm4};
+  const std::vector<std::string> algorithms = split_commas(o.algorithm);
   for (const std::string& name : algorithms) check_lpm_algorithms(name);
   Progress progress("");
   progress.step("generating routes and packets");
@@ -337,6 +336,7 @@ void add_bench_forward(Command bench) {
   auto o = std::make_shared<ForwardOptions>();
   o->ipv4 = 101;
   o->ipv6 = 0;
+  o->algorithm = Dir24::kName;
   Command sub = add_subcommand(
       bench, "forward", "Subcommands",
       "IPv4 forwarding of a batch of headers from one array to another: TTL, checksum, next hop; by packets, routes, "
@@ -344,10 +344,7 @@ void add_bench_forward(Command bench) {
       "sluice bench forward --algorithm linear,bloom,dir24,sail\nsluice bench forward --routes rib4.txt --packets "
       "1000000 --workers 1,2 --layout headers,fields -o json\nsluice bench forward --packets 100000 --payload "
       "0,512,1480 --ttl uniform,expiring\nsluice bench forward --packets 1000000 --in-a-row 10 --memory reused,fresh",
-      [o] {
-        o->standing.routes = o->algorithm.empty();
-        return bench_forward(*o);
-      });
+      [o] { return bench_forward(*o); });
   sub->add_option("--packets", o->packet_counts, "Packets of a batch")
       ->delimiter(',')
       ->check(Range(1u, 100'000'000u))
@@ -360,7 +357,8 @@ void add_bench_forward(Command bench) {
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--algorithm", o->algorithm, "Route algorithms for IPv4, each on the same packets")
-      ->type_name("NAME,...");
+      ->type_name("NAME,...")
+      ->capture_default_str();
   sub->add_option("--layout", o->layouts, "headers: whole headers; fields: an array of each field")
       ->delimiter(',')
       ->check(OneOf{{"headers", "fields"}})

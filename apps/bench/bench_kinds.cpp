@@ -166,7 +166,7 @@ Exit bench_kinds(const BenchOptions& o) {
   // A router with addresses of its own processes options.
   graph.icmp_errors = true;
   graph.icmp_sources = {"192.0.2.1", "2001:db8::1"};
-  const LpmNames names = check_lpm_algorithms({});
+  const LpmNames names = route_algorithms_on(none, "");
   graph.route_algorithm = names.algorithm4;
   graph.route_algorithm6 = names.algorithm6;
   write_text(graph.acl, rules);

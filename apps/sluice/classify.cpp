@@ -45,7 +45,7 @@ Exit classify(const ClassifyFlags& o) {
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
   InputSet inputs = open_inputs({{"--rules", o.rules}, {"--trace", o.trace}, {"--in", o.capture}});
-  const LoadedAcl acl = load_acl(inputs, o.rules, o.format, o.algorithm, acl_target(devices));
+  const LoadedAcl acl = load_acl(inputs, o.rules, o.format, o.algorithm, table_target(devices));
   auto source = o.trace.empty() ? open_capture_keys(inputs, o.capture) : open_trace(inputs, o.trace);
 
   std::unique_ptr<DeviceLookup> on_device;

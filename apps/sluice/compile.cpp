@@ -202,11 +202,11 @@ Json describe_acl(const LoadedAcl& acl) {
     json["loose_rules"] = {{"ipv4", shape.narrow_loose}, {"ipv6", shape.wide_loose}};
   }
   if (!acl.set.rules.empty()) {
-    const auto said = [&](AclTarget target) {
+    const auto said = [&](TableTarget target) {
       const auto choice = need(choose_acl(acl.set, target));
       return Json{{"algorithm", choice.algorithm}, {"why", choice.why}};
     };
-    json["auto"] = {{"cpu", said(AclTarget::kCpu)}, {"gpu", said(AclTarget::kGpu)}};
+    json["auto"] = {{"cpu", said(TableTarget::kCpu)}, {"gpu", said(TableTarget::kGpu)}};
   }
   return json;
 }
@@ -222,7 +222,7 @@ Json describe_routes(const LoadedRoutes& routes, const std::string& file) {
   }
   json["next_hops"] = routes.names.count();
   if (!routes.from_image) {
-    const LpmChoice cpu = choose_lpm(routes.rib, LpmTarget::kCpu), gpu = choose_lpm(routes.rib, LpmTarget::kGpu);
+    const LpmChoice cpu = choose_lpm(routes.rib, TableTarget::kCpu), gpu = choose_lpm(routes.rib, TableTarget::kGpu);
     auto said = [](const LpmChoice& c) {
       return Json{{"algorithm4", c.algorithm4}, {"why4", c.why4}, {"algorithm6", c.algorithm6}, {"why6", c.why6}};
     };

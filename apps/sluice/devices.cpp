@@ -173,7 +173,17 @@ bool sends_frames(const OpenDevices& devices) {
 
 std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name) {
   std::string checked = check_acl_algorithm(name);
-  return checked == kAclAuto && acl_target(devices) == AclTarget::kGpu ? kAclAutoGpu : checked;
+  return checked == kAclAuto && table_target(devices) == TableTarget::kGpu ? kAclAutoGpu : checked;
+}
+
+LpmNames route_algorithms_on(const OpenDevices& devices, const std::string& names) {
+  LpmNames checked = check_lpm_algorithms(names);
+  if (table_target(devices) == TableTarget::kGpu) {
+    for (std::string* name : {&checked.algorithm4, &checked.algorithm6}) {
+      if (*name == kLpmAuto) *name = kLpmAutoGpu;
+    }
+  }
+  return checked;
 }
 
 std::string gpu_name(const OpenDevices& devices) {

@@ -49,13 +49,16 @@ OpenDevices open_devices(const DeviceFlags& flags);
 // others.
 bool sends_frames(const OpenDevices& devices);
 inline constexpr uint32_t kFrameBatch = 4096;
-// Where lookups will run: what `auto` chooses an ACL algorithm for.
-inline AclTarget acl_target(const OpenDevices& devices) {
-  return devices.options.devices.empty() ? AclTarget::kCpu : AclTarget::kGpu;
+// Where lookups will run: what `auto` chooses algorithms for.
+inline TableTarget table_target(const OpenDevices& devices) {
+  return devices.options.devices.empty() ? TableTarget::kCpu : TableTarget::kGpu;
 }
 
 // A checked algorithm's name, by default `auto`, as a configuration for these devices says it.
 std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name);
+
+// The same of routes.
+LpmNames route_algorithms_on(const OpenDevices& devices, const std::string& names);
 
 // The first CUDA device's name, or "".
 std::string gpu_name(const OpenDevices& devices);

@@ -186,7 +186,7 @@ TableOverrides GraphRun::overrides_of() const {
   if (!o_.algorithm.empty()) check_acl_algorithm(o_.algorithm);
   TableOverrides overrides;
   overrides.acl_algorithm = o_.algorithm;
-  overrides.on_device = acl_target(devices_) == AclTarget::kGpu;
+  overrides.on_device = table_target(devices_) == TableTarget::kGpu;
   if (!o_.route_algorithm.empty()) {
     const LpmNames names = check_lpm_algorithms(o_.route_algorithm);
     overrides.route_algorithm = names.algorithm4;

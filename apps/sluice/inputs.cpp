@@ -147,7 +147,7 @@ void open_acl(LoadedAcl& acl) {
 }  // namespace
 
 LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, const std::string& algorithm,
-                           AclTarget target) {
+                           TableTarget target) {
   LoadedAcl acl;
   acl.file = std::move(file);
   acl.format = std::move(format);
@@ -163,7 +163,7 @@ LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, co
 }
 
 LoadedAcl load_acl(InputSet& inputs, const std::string& path, const std::string& format, const std::string& algorithm,
-                   AclTarget target) {
+                   TableTarget target) {
   const std::string name = check_acl_algorithm(algorithm);
   InputFile file = need(inputs.take(path), Exit::kIo);
   if (need(Image::is_next(file))) {
@@ -197,7 +197,7 @@ LoadedAcl load_acl(InputSet& inputs, const std::string& path, const std::string&
 
 LpmNames check_lpm_algorithms(const std::string& text) {
   const auto all4 = lpm_algorithm_choices4(), all6 = lpm_algorithm_choices6();
-  LpmNames names{all4.front(), all6.front()};
+  LpmNames names{kLpmAuto, kLpmAuto};
   const std::vector<std::string> given = split_commas(text);
   auto has = [](const std::vector<std::string>& in, const std::string& name) {
     return std::find(in.begin(), in.end(), name) != in.end();
@@ -283,7 +283,9 @@ LoadedRoutes load_routes(InputSet& inputs, const std::vector<std::string>& files
     routes.image = std::make_shared<const Image>(need(Image::read(input, ImageKind::kRoutes)));
     open_routes(routes);
     routes.build_seconds = load.seconds();
-    auto other = [](const std::string& asked, const std::string& has) { return asked != kLpmAuto && asked != has; };
+    auto other = [](const std::string& asked, const std::string& has) {
+      return asked != kLpmAuto && asked != kLpmAutoGpu && asked != has;
+    };
     if (!algorithms.empty() &&
         (other(names.algorithm4, routes.algorithm4) || other(names.algorithm6, routes.algorithm6))) {
       fail(Exit::kBadInput,

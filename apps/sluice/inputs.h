@@ -65,9 +65,9 @@ RuleSet read_rules(InputSet& inputs, const std::string& path, const std::string&
                    std::string* text = nullptr);
 // A rule file in any format, or a compiled image. `target`: what the algorithm `auto` chooses for.
 LoadedAcl load_acl(InputSet& inputs, const std::string& path, const std::string& format, const std::string& algorithm,
-                   AclTarget target = AclTarget::kCpu);
+                   TableTarget target = TableTarget::kCpu);
 LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, const std::string& algorithm,
-                           AclTarget target = AclTarget::kCpu);
+                           TableTarget target = TableTarget::kCpu);
 // Ends with kUsage when no ACL algorithm has this name. Empty is the default.
 std::string check_acl_algorithm(const std::string& name);
 
@@ -93,6 +93,8 @@ struct LoadedRoutes {
 // "A", "A4,A6" or empty. Ends with kUsage when there is no such algorithm for its family.
 struct LpmNames {
   std::string algorithm4, algorithm6;
+
+  std::string text() const { return algorithm4 + "," + algorithm6; }
 };
 LpmNames check_lpm_algorithms(const std::string& names);
 Rib read_routes(InputSet& inputs, const std::vector<std::string>& files, RouteReport* report);

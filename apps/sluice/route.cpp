@@ -111,7 +111,7 @@ Exit route(const RouteFlags& o) {
   add_route_inputs(named, "--routes", route_files);
   InputSet inputs = open_inputs(named);
   AddressSource source(o, inputs);
-  const LoadedRoutes routes = load_routes(inputs, route_files, o.algorithm);
+  const LoadedRoutes routes = load_routes(inputs, route_files, route_algorithms_on(devices, o.algorithm).text());
 
   std::unique_ptr<DeviceLookup> on_device;
   std::vector<KeyResult> results_of;
@@ -262,7 +262,7 @@ void add_route(Command root) {
     sub->add_option(name, *value, help)->check(Range(1, 1000))->type_name("N")->capture_default_str();
   }
   sub->add_option("--algorithm", o->algorithm,
-                  fmt::format("IPv4 one of: {}; IPv6 one of: {} (the first is the default)",
+                  fmt::format("IPv4 one of: {}; IPv6 one of: {} (auto is the default; auto-gpu chooses for a GPU)",
                               fmt::join(lpm_algorithm_choices4(), ", "), fmt::join(lpm_algorithm_choices6(), ", ")))
       ->type_name("A4[,A6]");
   sub->add_option("--out", o->out, "Output file (default: stdout), created when complete")->type_name("FILE");

@@ -65,7 +65,7 @@ Result<LiveTables::AclChoice> LiveTables::choose_acl_images(const AclState& stat
     if (state.chosen_at != 0 && !far) return AclChoice{std::string(now), nullptr, state.chosen_at};
     if (n > kAclRebuilt) return AclChoice{TupleMergeAcl::kName, nullptr, n};
   }
-  auto chosen = choose_acl(list.set(), asked == kAclAutoGpu ? AclTarget::kGpu : AclTarget::kCpu);
+  auto chosen = choose_acl(list.set(), asked == kAclAutoGpu ? TableTarget::kGpu : TableTarget::kCpu);
   if (!chosen) return std::move(chosen).error();
   return AclChoice{std::move(chosen->algorithm), std::make_shared<const Image>(std::move(chosen->image)),
                    whole ? 0 : std::max<size_t>(n, 1)};

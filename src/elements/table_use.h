@@ -56,14 +56,14 @@ inline ArgumentSpec acl_algorithm_argument() {
 inline ArgumentSpec route_algorithm_argument() {
   return {.name = "ALGORITHM",
           .kind = ArgumentKind::kChoice,
-          .default_text = lpm_algorithm_names4().front(),
+          .default_text = kLpmAuto,
           .help = "the IPv4 lookup algorithm",
           .choices = lpm_algorithm_choices4()};
 }
 inline ArgumentSpec route_algorithm6_argument() {
   return {.name = "ALGORITHM6",
           .kind = ArgumentKind::kChoice,
-          .default_text = lpm_algorithm_names6().front(),
+          .default_text = kLpmAuto,
           .help = "the IPv6 lookup algorithm",
           .choices = lpm_algorithm_choices6()};
 }

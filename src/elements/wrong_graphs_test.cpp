@@ -83,7 +83,7 @@ const WrongGraph kWrongGraphs[] = {
      "test.click:1:42: error: ALGORITHM: 'trei' is not a choice\n"
      "  Idle -> IPLookup(10.0.0.0/8 0, ALGORITHM trei) -> Discard;\n"
      "                                           ^~~~\n"
-     "  expected: one of dir24, sail, poptrie, trie, linear, bloom, auto\n"
+     "  expected: one of dir24, sail, poptrie, trie, linear, bloom, auto, auto-gpu\n"
      "  help: did you mean 'trie'?\n"
      "error: 1 error in test.click\n"},
     {"TextThatIsMoreThanAWord", "Message(two words);\n",

@@ -1,10 +1,10 @@
-// Where a list's lookups will run: for whoever builds or chooses.
+// Where a table's lookups will run: for whoever builds or chooses.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice {
 
-enum class AclTarget : uint8_t { kCpu, kGpu };
+enum class TableTarget : uint8_t { kCpu, kGpu };
 
 }  // namespace sluice

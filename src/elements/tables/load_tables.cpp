@@ -200,9 +200,8 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
     }
     load.entries = rib.size();
     load.parse_seconds = clock.lap();
-    image =
-        share(build_routes(rib, d.algorithm.empty() ? std::string_view(lpm_algorithm_names4().front()) : d.algorithm,
-                           d.algorithm6.empty() ? std::string_view(lpm_algorithm_names6().front()) : d.algorithm6));
+    image = share(build_routes(rib, d.algorithm.empty() ? kLpmAuto : d.algorithm,
+                               d.algorithm6.empty() ? kLpmAuto : d.algorithm6));
     if (!image) return image;
     load.build_seconds = clock.lap();
     if (best != nullptr) *best = std::move(rib);
@@ -440,6 +439,11 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
           d.algorithm = overrides.route_algorithm;
         if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm6.empty())
           d.algorithm6 = overrides.route_algorithm6;
+        if (d.type == TableDeclaration::Type::kRoutes && overrides.on_device) {
+          for (std::string* name : {&d.algorithm, &d.algorithm6}) {
+            if (name->empty() || *name == kLpmAuto) *name = kLpmAutoGpu;
+          }
+        }
         const Image* routes = nullptr;
         if (adjacencies) {
           auto found = find_table(set.routes, "route table", d.routes);

@@ -106,7 +106,7 @@ TEST(AclConformance, EveryCombinationOfPrefixLengths) {
   const auto shape = TupleSpaceView::open(*image)->shape();
   EXPECT_LE(shape.narrow_tables, 96u);
   EXPECT_LE(shape.wide_tables, 96u);
-  for (AclTarget target : {AclTarget::kCpu, AclTarget::kGpu}) {
+  for (TableTarget target : {TableTarget::kCpu, TableTarget::kGpu}) {
     auto merged = TupleMergeAcl::build(set, target);
     ASSERT_TRUE(merged.ok());
     const auto view = TupleMergeView::open(*merged);
@@ -114,7 +114,7 @@ TEST(AclConformance, EveryCombinationOfPrefixLengths) {
     EXPECT_LE(view->shape().wide_tables, 64u);
     EXPECT_LE(view->shape().narrow_loose, TupleMergeBitmap::kRules * view->bitmap_parts());
     EXPECT_LE(view->shape().wide_loose, TupleMergeBitmap::kRules);
-    EXPECT_EQ(view->bitmap_parts(), target == AclTarget::kCpu ? TupleMergeBitmap::kMaxParts : 1);
+    EXPECT_EQ(view->bitmap_parts(), target == TableTarget::kCpu ? TupleMergeBitmap::kMaxParts : 1);
   }
 }
 

@@ -143,9 +143,9 @@ TEST(AclImage, DamagedSetsOfTablesAndBitmapsAreRefusedOrAnswerWithinBounds) {
   const RuleSet set = acl_test::random_set(random, 700, 4);
   const auto keys = acl_test::keys_for(set, 64, random);
   size_t refused = 0;
-  for (const auto& [name, target] : {std::pair<std::string, AclTarget>{TupleSpaceAcl::kName, AclTarget::kCpu},
-                                     {TupleMergeAcl::kName, AclTarget::kCpu},
-                                     {TupleMergeAcl::kName, AclTarget::kGpu}}) {
+  for (const auto& [name, target] : {std::pair<std::string, TableTarget>{TupleSpaceAcl::kName, TableTarget::kCpu},
+                                     {TupleMergeAcl::kName, TableTarget::kCpu},
+                                     {TupleMergeAcl::kName, TableTarget::kGpu}}) {
     auto image = build_acl(set, name, target);
     ASSERT_TRUE(image.ok());
     const auto section = image->section(SectionTag::kAclLookup);
@@ -183,10 +183,10 @@ TEST(AclImage, AutoGoesByTheCostOfTheTarget) {
     rule.dscp = AclRule::kAnyDscp;
     rule.needs_ports = false;
   }
-  EXPECT_EQ(choose_acl(some, AclTarget::kCpu)->algorithm, BitvecAcl::kName);
-  EXPECT_NE(choose_acl(some, AclTarget::kGpu)->algorithm, BitvecAcl::kName);
-  EXPECT_EQ(choose_acl(acl_test::random_set(random, 40, 4), AclTarget::kCpu)->algorithm, TupleMergeAcl::kName);
-  EXPECT_EQ(choose_acl(acl_test::random_set(random, 6000, 4), AclTarget::kCpu)->algorithm, TupleMergeAcl::kName);
+  EXPECT_EQ(choose_acl(some, TableTarget::kCpu)->algorithm, BitvecAcl::kName);
+  EXPECT_NE(choose_acl(some, TableTarget::kGpu)->algorithm, BitvecAcl::kName);
+  EXPECT_EQ(choose_acl(acl_test::random_set(random, 40, 4), TableTarget::kCpu)->algorithm, TupleMergeAcl::kName);
+  EXPECT_EQ(choose_acl(acl_test::random_set(random, 6000, 4), TableTarget::kCpu)->algorithm, TupleMergeAcl::kName);
 }
 
 TEST(AclImage, WorkIsCounted) {
@@ -207,13 +207,13 @@ TEST(AclImage, AutoBuildsWhatItSays) {
   for (const RuleSet& set : {RuleSet(), acl_test::random_set(random, 30), acl_test::random_set(random, 900, 4)}) {
     const auto keys = acl_test::keys_for(set, 300, random);
     const auto want = acl_test::oracle(set, keys);
-    for (AclTarget target : {AclTarget::kCpu, AclTarget::kGpu}) {
+    for (TableTarget target : {TableTarget::kCpu, TableTarget::kGpu}) {
       const auto chosen = choose_acl(set, target), again = choose_acl(set, target);
       ASSERT_TRUE(chosen.ok() && again.ok());
       EXPECT_EQ(acl_image_algorithm(chosen->image), chosen->algorithm);
       EXPECT_FALSE(chosen->why.empty());
       EXPECT_EQ(chosen->why, again->why);
-      const auto image = target == AclTarget::kGpu ? build_acl(set, kAclAutoGpu) : build_acl(set, kAclAuto);
+      const auto image = target == TableTarget::kGpu ? build_acl(set, kAclAutoGpu) : build_acl(set, kAclAuto);
       ASSERT_TRUE(image.ok());
       EXPECT_EQ(acl_image_algorithm(*image), chosen->algorithm);
       const auto view = AclView::open(*image);
@@ -224,7 +224,7 @@ TEST(AclImage, AutoBuildsWhatItSays) {
   RuleSet bad;
   bad.rules.resize(1);
   bad.rules[0].dscp = 64;
-  EXPECT_FALSE(choose_acl(bad, AclTarget::kGpu).ok());
+  EXPECT_FALSE(choose_acl(bad, TableTarget::kGpu).ok());
 }
 
 }  // namespace

@@ -32,9 +32,9 @@ std::vector<std::string> acl_algorithm_choices() {
   return names;
 }
 
-Result<Image> build_acl(const RuleSet& set, std::string_view algorithm, AclTarget target) {
+Result<Image> build_acl(const RuleSet& set, std::string_view algorithm, TableTarget target) {
   if (algorithm == kAclAuto || algorithm == kAclAutoGpu) {
-    auto chosen = choose_acl(set, algorithm == kAclAutoGpu ? AclTarget::kGpu : target);
+    auto chosen = choose_acl(set, algorithm == kAclAutoGpu ? TableTarget::kGpu : target);
     if (!chosen) return std::move(chosen).error();
     return std::move(chosen->image);
   }

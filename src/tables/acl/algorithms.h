@@ -16,10 +16,10 @@
 #include "tables/acl/linear.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
-#include "tables/acl/target.h"
 #include "tables/acl/tuple_merge.h"
 #include "tables/acl/tuple_space.h"
 #include "tables/image.h"
+#include "tables/target.h"
 
 namespace sluice {
 
@@ -70,11 +70,11 @@ struct AclChosen {
 // What `auto` stands for: builds what may be best, lets packets drawn from the rules walk it, and weighs their steps by
 // what each was measured to cost on the target. The same for the same rules on every machine. Errors: a rule set that
 // check_rule_set refuses, out of memory.
-Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target);
+Result<AclChosen> choose_acl(const RuleSet& set, TableTarget target);
 
 // Errors: unknown algorithm (with the nearest name), a rule set that check_rule_set refuses, out of memory.
 Result<Image> build_acl(const RuleSet& set, std::string_view algorithm = kDefaultAclAlgorithm,
-                        AclTarget target = AclTarget::kCpu);
+                        TableTarget target = TableTarget::kCpu);
 std::vector<std::string> acl_algorithm_names();
 // The names, kAclAuto and kAclAutoGpu: what an option accepts.
 std::vector<std::string> acl_algorithm_choices();

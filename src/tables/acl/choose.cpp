@@ -103,7 +103,7 @@ struct Candidate {
 };
 
 template <typename Algorithm, typename PriceOf>
-Result<void> consider(const RuleSet& set, AclTarget target, const char* reads, PriceOf&& price_of,
+Result<void> consider(const RuleSet& set, TableTarget target, const char* reads, PriceOf&& price_of,
                       std::vector<Candidate>& out) {
   auto image = build_acl(set, Algorithm::kName, target);
   if (!image) return std::move(image).error();
@@ -123,8 +123,8 @@ Result<AclWork> acl_work(const Image& image) {
   return Error("the image's steps are not counted");
 }
 
-Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
-  const bool core = target == AclTarget::kCpu;
+Result<AclChosen> choose_acl(const RuleSet& set, TableTarget target) {
+  const bool core = target == TableTarget::kCpu;
   std::vector<Candidate> all;
   auto ok = consider<TupleMergeAcl>(
       set, target, "blocks of eight rules",

@@ -37,7 +37,7 @@ RuleSet services(size_t n) {
   return set;
 }
 std::string chosen(const RuleSet& set) {
-  auto made = choose_acl(set, AclTarget::kCpu);
+  auto made = choose_acl(set, TableTarget::kCpu);
   EXPECT_TRUE(made.ok());
   return made.ok() ? made->algorithm : "";
 }
@@ -50,7 +50,7 @@ TEST(AclChoose, AFewRulesAreCompared) {
 TEST(AclChoose, AListThatOnlyPortRangesTellApartIsNotScanned) {
   for (const unsigned n : {6000u, 9000u}) {
     const RuleSet set = acl_test::overlapping_ranges(n);
-    auto made = choose_acl(set, AclTarget::kCpu);
+    auto made = choose_acl(set, TableTarget::kCpu);
     ASSERT_TRUE(made.ok());
     // What a lookup reads, in bytes, against each of the others.
     const auto bytes = [](const Image& image) {

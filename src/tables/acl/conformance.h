@@ -169,8 +169,8 @@ void check_algorithm(const RuleSet& set, std::vector<FlowKey> keys, std::vector<
   auto built = Algorithm::build(set);
   ASSERT_TRUE(built.ok()) << to_string(built.error());
   check_image<Algorithm>(*built, keys, want);
-  if constexpr (requires { Algorithm::build(set, AclTarget::kGpu); }) {
-    auto for_device = Algorithm::build(set, AclTarget::kGpu);
+  if constexpr (requires { Algorithm::build(set, TableTarget::kGpu); }) {
+    auto for_device = Algorithm::build(set, TableTarget::kGpu);
     ASSERT_TRUE(for_device.ok()) << to_string(for_device.error());
     if (!std::ranges::equal(built->bytes(), for_device->bytes())) check_image<Algorithm>(*for_device, keys, want);
   }

@@ -233,7 +233,7 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
     set.rules.back().file = 0;
   }
   auto plain =
-      TupleMergeAcl::build(set, AclTarget::kGpu);  // has a bitmap of one part, which is all that there is room for
+      TupleMergeAcl::build(set, TableTarget::kGpu);  // has a bitmap of one part, which is all that there is room for
   if (!plain) return std::move(plain).error();
   const auto view = TupleMergeView::open(*plain);
   if (!view) return view.error();

@@ -18,11 +18,11 @@
 
 #include "base/result.h"
 #include "tables/acl/rule_set.h"
-#include "tables/acl/target.h"
 #include "tables/acl/tuple_merge_lookup.h"
 #include "tables/acl/tuple_merge_team.h"
 #include "tables/acl/tuple_merge_view.h"
 #include "tables/image.h"
+#include "tables/target.h"
 
 namespace sluice {
 
@@ -35,7 +35,7 @@ struct TupleMergeAcl {
   // refuses, memory.
   // For a core, short lists have loose rules by the hundred and hardly a table; a device's team reads one part of a
   // bitmap.
-  static Result<Image> build(const RuleSet& set, AclTarget target = AclTarget::kCpu);
+  static Result<Image> build(const RuleSet& set, TableTarget target = TableTarget::kCpu);
 };
 
 }  // namespace sluice

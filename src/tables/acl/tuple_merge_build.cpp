@@ -528,10 +528,10 @@ std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchR
   return out;
 }
 
-Result<Image> TupleMergeAcl::build(const RuleSet& set, AclTarget target) {
+Result<Image> TupleMergeAcl::build(const RuleSet& set, TableTarget target) {
   auto flat = flatten_all(set);
   if (!flat) return std::move(flat).error();
-  const bool short_list = target == AclTarget::kCpu && flat->size() <= kShortList;
+  const bool short_list = target == TableTarget::kCpu && flat->size() <= kShortList;
   BuiltTables<false> narrow(
       *flat, short_list ? size_t{TupleMergeBitmap::kRules} * TupleMergeBitmap::kMaxParts : TupleMergeBitmap::kRules);
   BuiltTables<true> wide(*flat, TupleMergeBitmap::kRules);

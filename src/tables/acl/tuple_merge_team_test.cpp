@@ -15,7 +15,7 @@ namespace {
 void expect_team_finds(const RuleSet& set, const std::vector<FlowKey>& keys) {
   const std::vector<uint32_t> want = acl_test::oracle(set, keys);
   // A bitmap of one part, and where the list is short of four.
-  for (AclTarget target : {AclTarget::kGpu, AclTarget::kCpu}) {
+  for (TableTarget target : {TableTarget::kGpu, TableTarget::kCpu}) {
     auto image = TupleMergeAcl::build(set, target);
     ASSERT_TRUE(image.ok());
     auto view = TupleMergeView::open(*image);

@@ -12,10 +12,10 @@
 #include "net/key_columns.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
-#include "tables/acl/target.h"
 #include "tables/acl/tuple_merge_layout.h"
 #include "tables/acl/tuple_space.h"
 #include "tables/image.h"
+#include "tables/target.h"
 
 namespace sluice {
 

@@ -47,11 +47,13 @@ std::vector<LpmSummary> lpm_summaries() {
 std::vector<std::string> lpm_algorithm_choices4() {
   auto names = lpm_algorithm_names4();
   names.emplace_back(kLpmAuto);
+  names.emplace_back(kLpmAutoGpu);
   return names;
 }
 std::vector<std::string> lpm_algorithm_choices6() {
   auto names = lpm_algorithm_names6();
   names.emplace_back(kLpmAuto);
+  names.emplace_back(kLpmAutoGpu);
   return names;
 }
 
@@ -79,7 +81,7 @@ size_t routes_in_crowded_24s(std::span<const Route6> routes) {
 
 }  // namespace
 
-LpmChoice choose_lpm(const Rib& rib, LpmTarget target) {
+LpmChoice choose_lpm(const Rib& rib, TableTarget target) {
   // /24s with longer prefixes in them: each costs dir24 and sail 512 bytes.
   size_t divided = 0;
   int64_t last = -1;
@@ -93,14 +95,14 @@ LpmChoice choose_lpm(const Rib& rib, LpmTarget target) {
   if (divided > kManyDivided) {
     choice.algorithm4 = Poptrie::kName;
     choice.why4 = fmt::format("{} /24s have longer prefixes, which cost direct tables half a KiB each", divided);
-  } else if (target == LpmTarget::kGpu) {
+  } else if (target == TableTarget::kGpu) {
     choice.algorithm4 = Dir24::kName;
     choice.why4 = "one load for nearly every address, and 32 MB fit into the device's L2 cache";
   } else {
     choice.algorithm4 = Sail::kName;
     choice.why4 = "two loads without a branch, from a third of dir24's memory";
   }
-  if (target == LpmTarget::kGpu) {
+  if (target == TableTarget::kGpu) {
     choice.algorithm6 = Poptrie::kName;
     choice.why6 = "reads one 32-byte sector per level, the unit in which a GPU reads";
   } else if (const size_t crowded = routes_in_crowded_24s(rib.routes6()); crowded > rib.routes6().size() / 8) {
@@ -113,17 +115,32 @@ LpmChoice choose_lpm(const Rib& rib, LpmTarget target) {
   return choice;
 }
 
-Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6, LpmTarget target) {
+namespace {
+
+std::optional<TableTarget> target_of(std::string_view asked) {
+  if (asked == kLpmAuto) return TableTarget::kCpu;
+  if (asked == kLpmAutoGpu) return TableTarget::kGpu;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string chosen_lpm4(const Rib& rib, std::string_view asked) {
+  const auto target = target_of(asked);
+  return target ? choose_lpm(rib, *target).algorithm4 : std::string(asked);
+}
+std::string chosen_lpm6(const Rib& rib, std::string_view asked) {
+  const auto target = target_of(asked);
+  return target ? choose_lpm(rib, *target).algorithm6 : std::string(asked);
+}
+
+Result<Image> build_routes(const Rib& rib, std::string_view asked4, std::string_view asked6) {
   if (!rib.settled()) {
     Rib copy = rib;
     copy.settle();
-    return build_routes(copy, algorithm4, algorithm6, target);
+    return build_routes(copy, asked4, asked6);
   }
-  if (algorithm4 == kLpmAuto || algorithm6 == kLpmAuto) {
-    const LpmChoice choice = choose_lpm(rib, target);
-    return build_routes(rib, algorithm4 == kLpmAuto ? std::string_view(choice.algorithm4) : algorithm4,
-                        algorithm6 == kLpmAuto ? std::string_view(choice.algorithm6) : algorithm6, target);
-  }
+  const std::string algorithm4 = chosen_lpm4(rib, asked4), algorithm6 = chosen_lpm6(rib, asked6);
   Result<FibPlan> plan4 = Error(), plan6 = Error();
   const char* name4 = "";
   const char* name6 = "";

@@ -27,6 +27,7 @@
 #include "tables/lpm/sail.h"
 #include "tables/lpm/scan.h"
 #include "tables/lpm/trie.h"
+#include "tables/target.h"
 
 namespace sluice {
 
@@ -194,25 +195,26 @@ struct LpmSummary {
 // Every algorithm once, in the order of the lists.
 std::vector<LpmSummary> lpm_summaries();
 
-// The name that lets choose_lpm choose.
+// The names that let choose_lpm choose, for a CPU and for a GPU. kLpmAuto is the default.
 inline constexpr const char* kLpmAuto = "auto";
-// The names and kLpmAuto: what an option accepts.
+inline constexpr const char* kLpmAutoGpu = "auto-gpu";
+// The names, kLpmAuto and kLpmAutoGpu: what an option accepts.
 std::vector<std::string> lpm_algorithm_choices4();
 std::vector<std::string> lpm_algorithm_choices6();
 
-// Where a table's lookups will run.
-enum class LpmTarget : uint8_t { kCpu, kGpu };
 struct LpmChoice {
   std::string algorithm4, algorithm6;
   std::string why4, why6;  // one clause each, for people
 };
 // What `auto` stands for, by the shape of the table and by where it will be used. The Rib must be settled.
-LpmChoice choose_lpm(const Rib& rib, LpmTarget target);
+LpmChoice choose_lpm(const Rib& rib, TableTarget target);
+// A family's algorithm: what was chosen where `asked` is kLpmAuto or kLpmAutoGpu, else `asked`.
+std::string chosen_lpm4(const Rib& rib, std::string_view asked);
+std::string chosen_lpm6(const Rib& rib, std::string_view asked);
 
 // One image (ImageKind::kRoutes) with sections kFib4, kFib6 and kNextHopNames. An unsettled Rib is copied and settled
 // first. Errors: unknown algorithm names (with the nearest name), out of memory, limits of an algorithm.
-Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6,
-                           LpmTarget target = LpmTarget::kCpu);
+Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6);
 
 // The image of two plans for `rib`, under the names of the algorithms that made them: what build_routes ends with.
 // Errors: those of the plans, out of memory.

@@ -46,6 +46,16 @@ std::vector<uint32_t> ask4(const View& view, const std::vector<uint32_t>& addres
     view.lookup_burst(addresses.data() + at, out, n);
     for (size_t i = 0; i < n; ++i) EXPECT_EQ(out[i], expected[at + i]);
     EXPECT_EQ(out[n], 0xdeadbeef);
+    if constexpr (requires { view.ask(addresses.data(), out, n); }) {
+      uint32_t places[42];
+      std::fill(out, out + 42, 0xdeadbeef);
+      std::fill(places, places + 42, 0xdeadbeef);
+      view.ask(addresses.data() + at, places, n);
+      view.answer(addresses.data() + at, places, out, n);
+      for (size_t i = 0; i < n; ++i) EXPECT_EQ(out[i], expected[at + i]);
+      EXPECT_EQ(out[n], 0xdeadbeef);
+      EXPECT_EQ(places[n], 0xdeadbeef);
+    }
     at += n;
   }
   return expected;
@@ -71,6 +81,16 @@ std::vector<uint32_t> ask6(const View& view, const Addresses6& a) {
     view.lookup_burst(a.hi.data() + at, a.lo.data() + at, out, n);
     for (size_t i = 0; i < n; ++i) EXPECT_EQ(out[i], expected[at + i]);
     EXPECT_EQ(out[n], 0xdeadbeef);
+    if constexpr (requires { view.ask(a.hi.data(), out, n); }) {
+      uint32_t places[42];
+      std::fill(out, out + 42, 0xdeadbeef);
+      std::fill(places, places + 42, 0xdeadbeef);
+      view.ask(a.hi.data() + at, places, n);
+      view.answer(a.hi.data() + at, a.lo.data() + at, places, out, n);
+      for (size_t i = 0; i < n; ++i) EXPECT_EQ(out[i], expected[at + i]);
+      EXPECT_EQ(out[n], 0xdeadbeef);
+      EXPECT_EQ(places[n], 0xdeadbeef);
+    }
     at += n;
   }
   return expected;
@@ -486,13 +506,14 @@ TEST(BuildRoutes, NamesTheNearestAlgorithm) {
 
 TEST(BuildRoutes, AutoChoosesByTableAndTarget) {
   Rib rib = random_rib(3, 200, 5);
-  const LpmChoice cpu = choose_lpm(rib, LpmTarget::kCpu), gpu = choose_lpm(rib, LpmTarget::kGpu);
+  const LpmChoice cpu = choose_lpm(rib, TableTarget::kCpu), gpu = choose_lpm(rib, TableTarget::kGpu);
   EXPECT_EQ(cpu.algorithm4, "sail");
   EXPECT_EQ(cpu.algorithm6, "range24");
   EXPECT_EQ(gpu.algorithm4, "dir24");
   EXPECT_EQ(gpu.algorithm6, "poptrie");
-  for (LpmTarget target : {LpmTarget::kCpu, LpmTarget::kGpu}) {
-    const auto image = build_routes(rib, "auto", "auto", target);
+  for (TableTarget target : {TableTarget::kCpu, TableTarget::kGpu}) {
+    const char* name = target == TableTarget::kGpu ? kLpmAutoGpu : kLpmAuto;
+    const auto image = build_routes(rib, name, name);
     ASSERT_TRUE(image.ok());
     const LpmChoice choice = choose_lpm(rib, target);
     EXPECT_EQ(section_algorithm(*image->find(SectionTag::kFib4)), choice.algorithm4);
@@ -505,13 +526,13 @@ TEST(BuildRoutes, AutoChoosesByTableAndTarget) {
   for (uint64_t i = 0; i < 9000; ++i)
     crowded.add(prefix6(0x2001000000000000ull + (i << 17), 0, 48), 1 + static_cast<uint32_t>(i % 5));
   crowded.settle();
-  EXPECT_EQ(choose_lpm(crowded, LpmTarget::kCpu).algorithm6, "planb");
-  EXPECT_EQ(choose_lpm(crowded, LpmTarget::kGpu).algorithm6, "poptrie");
+  EXPECT_EQ(choose_lpm(crowded, TableTarget::kCpu).algorithm6, "planb");
+  EXPECT_EQ(choose_lpm(crowded, TableTarget::kGpu).algorithm6, "poptrie");
   // Many /24s with longer prefixes inside.
   for (uint32_t i = 0; i < 100'001; ++i) rib.add(prefix4(0x20000000 + (i << 8), 25), 1);
   rib.settle();
-  EXPECT_EQ(choose_lpm(rib, LpmTarget::kCpu).algorithm4, "poptrie");
-  EXPECT_EQ(choose_lpm(rib, LpmTarget::kGpu).algorithm4, "poptrie");
+  EXPECT_EQ(choose_lpm(rib, TableTarget::kCpu).algorithm4, "poptrie");
+  EXPECT_EQ(choose_lpm(rib, TableTarget::kGpu).algorithm4, "poptrie");
 }
 
 // Every list names each algorithm once, and the views of the stage lists are all there are.
@@ -524,7 +545,7 @@ TEST(BuildRoutes, SummariesCoverBothLists) {
   }
   EXPECT_EQ(four, lpm_algorithm_names4().size());
   EXPECT_EQ(six, lpm_algorithm_names6().size());
-  EXPECT_EQ(lpm_algorithm_choices4().back(), "auto");
+  EXPECT_EQ(lpm_algorithm_choices4().back(), "auto-gpu");
 }
 
 // A filter as small as 512 bits is wrong often and verified always.

@@ -407,11 +407,8 @@ Result<std::unique_ptr<PatchedRoutes>> PatchedRoutes::create(const Rib& rib, con
   auto state = std::make_unique<State>();
   State& s = *state;
   s.options = options;
-  if (options.algorithm4 == kLpmAuto || options.algorithm6 == kLpmAuto) {
-    const LpmChoice choice = choose_lpm(rib, options.target);
-    if (options.algorithm4 == kLpmAuto) s.options.algorithm4 = choice.algorithm4;
-    if (options.algorithm6 == kLpmAuto) s.options.algorithm6 = choice.algorithm6;
-  }
+  s.options.algorithm4 = chosen_lpm4(rib, options.algorithm4);
+  s.options.algorithm6 = chosen_lpm6(rib, options.algorithm6);
   for (const std::string& name : rib.next_hop_names()) s.rest.intern(name);
   for (const Route4& r : rib.routes4()) s.four.set(r.address, r.length, r.next_hop);
   for (const Route6& r : rib.routes6()) s.rest.add6(r.hi, r.lo, r.length, r.next_hop);

@@ -19,10 +19,8 @@
 namespace sluice {
 
 struct PatchedRoutesOptions {
-  // Or kLpmAuto. The default for IPv6 is quick to build: poptrie takes ten times as long.
-  std::string algorithm4 = Dir24::kName, algorithm6 = Range24::kName;
-  LpmTarget target = LpmTarget::kCpu;  // for kLpmAuto
-  size_t max_bytes = ~size_t{0};       // of one image; the master and two replicas are three of them
+  std::string algorithm4 = kLpmAuto, algorithm6 = kLpmAuto;
+  size_t max_bytes = ~size_t{0};  // of one image; the master and two replicas are three of them
 };
 
 // One control thread at a time. Images that publish() returned may be read and let go on any thread.

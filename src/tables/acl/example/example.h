@@ -75,7 +75,7 @@ struct ExampleAcl {
   static constexpr bool kComparesAll = true;
   using View = ExampleAclView;
   // Errors: a rule set that check_rule_set refuses, out of memory. An algorithm whose images differ by target takes an
-  // AclTarget too.
+  // TableTarget too.
   static Result<Image> build(const RuleSet& set);
 };
 
