@@ -229,6 +229,8 @@ struct DeviceImages {
   std::vector<Patched> patched;
 };
 
+struct ColumnLookup;  // columns.h
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -253,6 +255,15 @@ class Device {
   virtual Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
                                                          Transport transport) = 0;
   virtual Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) = 0;
+
+  // Looks up keys in the device's memory by the stage in `slot`, which points there, too (columns.h), after all that
+  // `stream` was given before; its answers are there on return. `stream`: of this device, or nullptr, which is its own
+  // (lookup_stream). Any thread. Errors: `slot` is no lookup; the device failed.
+  virtual Result<void> look_up(const StageSlot& slot, const ColumnLookup& work, void* stream) = 0;
+  // What whoever fills columns orders them by; lasts as long as the device. Errors: the device failed.
+  virtual Result<void*> lookup_stream() = 0;
+  // Waits for all that runs on the device, whose ever it is. Not beside rings, which never end.
+  virtual void wait_for_all() = 0;
 
  private:
   DeviceImages images_;
