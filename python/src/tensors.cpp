@@ -13,17 +13,20 @@ constexpr int32_t kEmulated = 12;
   throw failure;
 }
 
-// Where the result of n keys goes. Errors: TypeError and ValueError, as of output().
-void* result_at(nb::handle out, Memory memory, nb::dlpack::dtype dtype, size_t n) {
-  nb::ndarray<nb::ro> any;
-  if (!nb::try_cast(out, any) || any.device_type() != memory.type || any.device_id() != memory.number)
+// Where the result of n keys goes. A capsule can be taken once. Errors: TypeError and ValueError, as of output().
+nb::ndarray<> result_of(nb::handle out, Memory memory, nb::dlpack::dtype dtype, size_t n) {
+  nb::ndarray<> array;
+  if (!nb::try_cast(out, array)) {
+    nb::ndarray<nb::ro> any;
+    if (nb::try_cast(out, any)) wrong_value("out is read-only");
+    wrong_type("out is no DLPack tensor");
+  }
+  if (array.device_type() != memory.type || array.device_id() != memory.number)
     wrong_type("out is not in the memory of the table's device");
-  if (any.dtype() != dtype) wrong_type("out has another dtype than the result");
-  if (any.ndim() != 1 || any.shape(0) != n) wrong_value("out has not the shape (" + std::to_string(n) + ",)");
-  if (n > 1 && any.stride(0) != 1) wrong_value("out is not contiguous");
-  nb::ndarray<> writable;
-  if (!nb::try_cast(out, writable)) wrong_value("out is read-only");
-  return writable.data();
+  if (array.dtype() != dtype) wrong_type("out has another dtype than the result");
+  if (array.ndim() != 1 || array.shape(0) != n) wrong_value("out has not the shape (" + std::to_string(n) + ",)");
+  if (n > 1 && array.stride(0) != 1) wrong_value("out is not contiguous");
+  return array;
 }
 
 nb::dlpack::dtype dtype_of(uint32_t answer) {
@@ -129,7 +132,7 @@ uint64_t There::look_up(const nb::dict& columns, uint32_t answer, nb::handle out
   }
   keys.family = four ? 4 : 6;
   keys.all_bits = ports ? SLUICE_KEY_PORTS : 0;
-  void* const to = result_at(out, memory_, dtype_of(answer), n);
+  const nb::ndarray<> result = result_of(out, memory_, dtype_of(answer), n);
   const nb::gil_scoped_release release;
   Errors errors;
   {
@@ -139,7 +142,8 @@ uint64_t There::look_up(const nb::dict& columns, uint32_t answer, nb::handle out
   }
   // Columns without entries may be nowhere.
   if (n == 0) keys.keys = {&keys, sizeof(sluice_key)};
-  const uint64_t generation = sluice_resident_lookup(resident_.get(), &keys, n, answer, to, nullptr, &errors);
+  const uint64_t generation =
+      sluice_resident_lookup(resident_.get(), &keys, n, answer, result.data(), nullptr, &errors);
   if (generation == 0) errors.fail(true);
   return generation;
 }
