@@ -190,6 +190,7 @@ class Channels {
   // Sends keys(at, n, to) and hands answers to put(at, matches, hops, n), all of one generation. Without the GIL.
   template <typename Open, typename GetKeys, typename Put>
   void run(size_t size, uint64_t newest, Open&& open, GetKeys&& keys, Put&& put) {
+    const auto kept = keep_current_device();
     std::unique_ptr<sluice_channel, decltype(&sluice_channel_free)> channel(nullptr, sluice_channel_free);
     {
       const std::lock_guard lock(mutex_);

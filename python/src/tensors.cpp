@@ -38,15 +38,20 @@ nb::dlpack::dtype dtype_of(uint32_t answer) {
 }  // namespace
 
 DeviceMemory::DeviceMemory(std::shared_ptr<Device> device, Memory where, size_t bytes) : where_(where) {
+  const auto kept = keep_current_device();
   auto made = device->allocate(MemorySpace::kDevice, bytes == 0 ? 1 : bytes);
   if (!made) lost(made.error());
   // Who was given the memory may let it go while its own kernels still read it: its next owner would write there.
   struct Waits {
     std::shared_ptr<Device> device;
     std::shared_ptr<DeviceBlob> blob;
-    ~Waits() { device->wait_for_all(); }
+    ~Waits() {
+      const auto kept = keep_current_device();
+      device->wait_for_all();
+      blob.reset();
+    }
   };
-  auto waits = std::make_shared<Waits>(Waits{std::move(device), std::move(*made)});
+  const std::shared_ptr<Waits> waits(new Waits{std::move(device), std::move(*made)});
   blob_ = std::shared_ptr<DeviceBlob>(waits, waits->blob.get());
 }
 
@@ -76,6 +81,7 @@ There::There(sluice_device* device) : handle_(device) {
 }
 
 uint64_t There::stream() const {
+  const auto kept = keep_current_device();
   auto stream = device_->lookup_stream();
   if (!stream) lost(stream.error());
   return reinterpret_cast<uintptr_t>(*stream);
@@ -99,6 +105,13 @@ uint64_t There::look_up(const nb::dict& columns, uint32_t answer, nb::handle out
     if (column.size() != held.front().size()) {
       wrong_value(std::string(name) + " has " + std::to_string(column.size()) + " entries, and " + held.front().name() +
                   " has " + std::to_string(held.front().size()));
+    }
+    const auto at = reinterpret_cast<uintptr_t>(column.row(0));
+    const size_t aligned = width == 0 ? column.bits() / 8 : width == sizeof(sluice_key) ? alignof(sluice_key) : 1;
+    if (at % aligned != 0 || static_cast<uint64_t>(column.stride()) % aligned != 0) {
+      wrong_value(std::string(held.back().name()) +
+                  " is not aligned: its address and its stride are to be multiples of " + std::to_string(aligned) +
+                  " bytes");
     }
     if (to != nullptr) *to = {column.row(0), column.stride()};
     return column.bits();

@@ -161,7 +161,10 @@ def test_what_cannot_be_meant_is_named_and_writes_nothing(memory, acl):
     refused(ValueError, "src and dst are missing", src=None)
     odd = memory.put(np.zeros(101, np.uint32))
     odd.data, odd.shape = odd.data + 2, (100,)
-    refused(sluice.DeviceError, "`src4` is not aligned", src=odd)
+    refused(ValueError, "src is not aligned", src=odd)
+    crooked = memory.put(np.zeros((6, 48), np.uint8))
+    crooked.data, crooked.shape = crooked.data + 4, (5, 48)
+    refused(ValueError, "keys is not aligned", crooked)
     refused(ValueError, "keys has the shape", memory.put(np.zeros((5, 47), np.uint8)))
     refused(TypeError, "keys is an array of uint32", memory.put(np.zeros((5, 48), np.uint32)))
     with pytest.raises(ValueError, match="keys and src"):

@@ -399,6 +399,7 @@ sluice_device* sluice_device_open(const char* name, sluice_errors** errors) {
     if (name == nullptr) return bad_argument("the device's name is NULL");
     auto device = std::make_unique<sluice_device>();
     device->name = "cpu";
+    const auto kept = keep_current_device();
     if (std::string_view(name) != "cpu") {
       auto opened = open_device(name);
       if (!opened) return std::move(opened).error();

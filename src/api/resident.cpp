@@ -116,6 +116,7 @@ class ResidentTable {
     work.answer = *wanted;
     work.answers = answers;
     work.n = n;
+    const auto kept = keep_current_device();
     if (reinterpret_cast<uintptr_t>(answers) % answer_bytes(work.answer) != 0)
       return bad_argument("the memory for answers is not aligned to them");
     auto loaded = newest();
@@ -125,7 +126,10 @@ class ResidentTable {
     if (auto ok = device_->look_up((*loaded)->lookup, work, stream); !ok) return std::move(ok).error();
     return (*loaded)->generation;
   }
-  Result<void*> stream() { return device_->lookup_stream(); }
+  Result<void*> stream() {
+    const auto kept = keep_current_device();
+    return device_->lookup_stream();
+  }
 
  protected:
   ResidentTable(std::shared_ptr<Device> device, std::unique_ptr<LookupGraph> graph, bool routes)
@@ -242,7 +246,10 @@ sluice_resident* sluice_resident_open_fib(sluice_device* device, const sluice_fi
 }
 
 void sluice_resident_free(sluice_resident* resident) {
-  quiet(0, [&] { return delete resident, 0; });
+  quiet(0, [&] {
+    const auto kept = keep_current_device();
+    return delete resident, 0;
+  });
 }
 
 void* sluice_resident_stream(sluice_resident* resident, sluice_errors** errors) {

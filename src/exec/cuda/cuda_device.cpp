@@ -1,6 +1,7 @@
 #include "exec/cuda/chains.h"
 #include "exec/cuda/open_cuda.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,7 +93,7 @@ class CudaDevice final : public Device {
     cudaError_t e = cudaGetLastError();
     // An event, since other threads may have put more into the stream by now.
     cudaEvent_t done = nullptr;
-    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&done, cudaEventDisableTiming | cudaEventBlockingSync);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&done, cudaEventDisableTiming);
     if (e == cudaSuccess) e = cudaEventRecord(done, *on);
     if (e == cudaSuccess) e = cudaEventSynchronize(done);
     if (done != nullptr) (void)cudaEventDestroy(done);
@@ -202,6 +203,31 @@ uint32_t CudaShared::most_rings() {
   const uint32_t used = static_cast<uint32_t>(slab_streams_.size()) + (lookup_stream_ != nullptr ? 1 : 0);
   const uint32_t left = kMostStreams - std::min(kMostStreams, used);
   return options.graphs ? std::min(kMostRingsBesideGraphs, left) : left;
+}
+
+namespace {
+
+// The driver's, which all copies of the runtime in one process share.
+struct CurrentContext {
+  CurrentContext() {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr) return;
+    get = reinterpret_cast<int (*)(void**)>(dlsym(driver, "cuCtxGetCurrent"));
+    set = reinterpret_cast<int (*)(void*)>(dlsym(driver, "cuCtxSetCurrent"));
+  }
+  int (*get)(void**) = nullptr;
+  int (*set)(void*) = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<void> keep_current_device() {
+  static const CurrentContext current;
+  void* context = nullptr;
+  // No context, or a driver that nobody has called yet: the thread has no current device.
+  if (current.get == nullptr || current.set == nullptr || current.get(&context) != 0 || context == nullptr)
+    return nullptr;
+  return std::shared_ptr<void>(context, [](void* before) { (void)current.set(before); });
 }
 
 DeviceCount count_cuda_devices() {

@@ -271,6 +271,9 @@ class Device {
 
 // `name`: "emu", "emu:N", "cuda", "cuda:N". Errors: no such device, with what there is.
 Result<std::unique_ptr<Device>> open_device(const std::string& name);
+// Whatever the calling thread's current device is, it is that again at the end of what this returns: other libraries go
+// by it. nullptr: there is no such thing.
+std::shared_ptr<void> keep_current_device();
 // How many CUDA devices can be used; 0 with the reason where there are none.
 struct DeviceCount {
   unsigned count = 0;
