@@ -3,8 +3,8 @@
 
     gpu_tensors.py [DEVICE] [--keys N] [--rules N]     DEVICE: cuda:0 (the default), another number, or emu:0
 
-Needs the package (for a GPU: SLUICE_CUDA=on pip install ./python), NumPy and the GPU's driver: no CUDA toolkit, torch or
-cupy. Exit code 0: all answers are those of the host; 1: some are not; 4: there is no such device.
+Needs the package (for a GPU: SLUICE_CUDA=on pip install ./python), NumPy and the GPU's driver: no CUDA toolkit. torch and
+cupy are tried where they are installed. Exit code 0: all answers are those of the host; 1: some are not; 4: there is no such device.
 """
 from __future__ import annotations
 
@@ -356,6 +356,56 @@ def check_order(memory, n=1 << 22):
         assert (numbers(memory, acl.classify(src=src, dst=dst)) == 1).all(), "the lookup did not wait for its columns"
 
 
+def check_libraries(memory, n=10_000):
+    """Results are of the library of their columns, made on its current stream: for torch and cupy, where these are.
+    Returns their names."""
+    lines = make_rules(100)
+    keys = near_rules(make_keys(n), lines)
+    want = sluice.Acl.from_rules(lines).classify(**keys)
+    acl = sluice.Acl.from_rules(lines, device=memory.name)
+    fib = sluice.Fib.from_routes({"10.0.0.0/9": "a"}, device=memory.name)
+    hops = np.where(keys["src"] >> 23 == 0x0A000000 >> 23, 0, -1)
+    loose = acl.classify(**{name: memory.put(column) for name, column in keys.items()})
+    found = []
+    try:
+        import torch
+    except ImportError:
+        pass
+    else:
+        if torch.cuda.is_available():
+            found.append(f"torch {torch.__version__}")
+            stream = torch.cuda.Stream(memory.name)
+            for _ in range(20):
+                with torch.cuda.stream(stream):
+                    columns = {name: torch.from_numpy(column).to(memory.name, copy=True) for name, column in keys.items()}
+                    torch.cuda._sleep(20_000_000)  # what follows comes later than the lookup would
+                    columns = {name: column.clone() for name, column in columns.items()}
+                    result, routed = acl.classify(columns), fib.lookup(columns["src"])
+                    assert isinstance(result, torch.Tensor) and result.dtype == torch.uint32 and result.device == columns["src"].device
+                    assert routed.dtype == torch.int32
+                    np.testing.assert_array_equal(result.cpu().numpy(), want)
+                    np.testing.assert_array_equal(routed.cpu().numpy(), hops)
+            np.testing.assert_array_equal(torch.from_dlpack(loose).cpu().numpy(), want)
+            if torch.cuda.device_count() > 1:
+                other = next(i for i in range(torch.cuda.device_count()) if i != memory.place[1])
+                with torch.cuda.device(other):
+                    acl.classify(columns)
+                    assert torch.cuda.current_device() == other and torch.zeros(1, device="cuda").device.index == other
+    try:
+        import cupy
+    except ImportError:
+        pass
+    else:
+        found.append(f"cupy {cupy.__version__}")
+        with cupy.cuda.Device(memory.place[1]):
+            columns = {name: cupy.asarray(column) for name, column in keys.items()}
+            result = acl.classify(columns)
+            assert isinstance(result, cupy.ndarray) and result.dtype == np.uint32
+            np.testing.assert_array_equal(cupy.asnumpy(result), want)
+            np.testing.assert_array_equal(cupy.asnumpy(cupy.from_dlpack(loose)), want)
+    return found
+
+
 def rate(memory, n, rules, repeats=7):
     """Keys a second of each form, and of the host: medians."""
     lines = make_rules(rules)
@@ -401,6 +451,8 @@ def main():
         if memory.name.startswith("cuda"):
             check_order(memory)
             print("lookups wait for the stream of their columns")
+            for library in check_libraries(memory):
+                print(f"{library}: results are its own")
         rate(memory, options.keys, options.rules)
         assert not lent, f"{len(lent)} capsules were never given back"
     except AssertionError as error:
