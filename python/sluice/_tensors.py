@@ -1,6 +1,7 @@
 """Columns and results in a device's memory: tensors of any library that speaks DLPack."""
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -85,30 +86,41 @@ class DeviceArray:
         return f"<sluice.DeviceArray of {self.shape[0]:,} {self.dtype.name} on {_name(self._place)}>"
 
 
-def _export(name: str, array: Any, stream: int) -> Any:
+def _library(array: Any) -> tuple[str, Any]:
+    """The library of an array whose results are its own, by name; "" for others."""
+    name = type(array).__module__.partition(".")[0]
+    return (name, sys.modules[name]) if name in ("torch", "cupy") and name in sys.modules else ("", None)
+
+
+def _current(array: Any, place: Place) -> contextlib.AbstractContextManager[Any]:
+    """Makes the device the current one of the array's library, which goes by the current stream of that."""
+    name, library = _library(array)
+    made = library.cuda.device if name == "torch" else library.cuda.Device if name == "cupy" else None
+    return contextlib.nullcontext() if made is None else made(place[1])
+
+
+def _export(name: str, array: Any, place: Place, stream: int) -> Any:
     """A capsule of what is complete for whatever `stream` is given from now on."""
     try:
-        try:
-            return array.__dlpack__(stream=stream, max_version=(1, 0))
-        except TypeError:  # of a library that is older than versions
-            return array.__dlpack__(stream=stream)
+        with _current(array, place):
+            try:
+                return array.__dlpack__(stream=stream, max_version=(1, 0))
+            except TypeError:  # of a library that is older than versions
+                return array.__dlpack__(stream=stream)
     except BufferError as error:
         raise TypeError(f"{name} gives no DLPack tensor: {error}") from error
 
 
 def _empty(like: Any, there: _sluice.There, place: Place, n: int, dtype: npt.DTypeLike) -> Any:
     """Where a result goes: an array of the library that the columns are of."""
+    of, library = _library(like)
     name = np.dtype(dtype).name
-    library = sys.modules.get(type(like).__module__.partition(".")[0])
-    kind = type(like).__module__.partition(".")[0]
-    if library is not None and kind == "torch":
-        if not hasattr(library, name):
-            raise TypeError(f"this version of torch has no {name}: 2.3 and later do")
-        return library.empty(n, dtype=getattr(library, name), device=like.device)
-    if library is not None and kind == "cupy":
-        with library.cuda.Device(place[1]):
-            return library.empty(n, dtype=name)
-    return DeviceArray(there.allocate(n * np.dtype(dtype).itemsize), place, n, dtype)
+    if of == "":
+        return DeviceArray(there.allocate(n * np.dtype(dtype).itemsize), place, n, dtype)
+    if not hasattr(library, name):
+        raise TypeError(f"this version of {of} has no {name}; torch has it from 2.3 on")
+    with _current(like, place):
+        return library.empty(n, dtype=getattr(library, name), **({"device": like.device} if of == "torch" else {}))
 
 
 def _length(name: str, column: Any) -> int:
@@ -144,6 +156,6 @@ def look_up(
     elif place_of(out) != place:
         raise TypeError(f"out is in the memory of {_name(place_of(out))}, and {first} in that of {_name(place)}")
     stream = there.stream()
-    capsules = {name: _export(name, column, stream) for name, column in columns.items()}
-    call(capsules, _export("out", out, stream))
+    capsules = {name: _export(name, column, place, stream) for name, column in columns.items()}
+    call(capsules, _export("out", out, place, stream))
     return out

@@ -87,8 +87,10 @@ bool Column::by_buffer(nb::handle object) {
 
 bool Column::by_dlpack(nb::handle object) {
   if (!nb::try_cast(object, array_)) return false;
-  if (array_.device_type() != memory_.type ||
-      (memory_.type != nb::device::cpu::value && array_.device_id() != memory_.number)) {
+  // What is pinned for a GPU is the host's all the same.
+  const int32_t type_there =
+      array_.device_type() == nb::device::cuda_host::value ? nb::device::cpu::value : array_.device_type();
+  if (type_there != memory_.type || (memory_.type != nb::device::cpu::value && array_.device_id() != memory_.number)) {
     wrong_type(std::string(name_) + " is not in the memory that it says; copy it to the host first");
   }
   const nb::dlpack::dtype type = array_.dtype();

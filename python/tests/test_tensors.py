@@ -241,16 +241,23 @@ def test_results_are_of_the_library_of_the_columns(memory, library, monkeypatch)
         return made
 
     class Device:
+        current = None
+
         def __init__(self, number):
             assert number == memory.place[1]
 
         def __enter__(self):
-            return self
+            Device.current = self
 
         def __exit__(self, *_):
-            pass
+            Device.current = None
 
-    stand_in = types.SimpleNamespace(empty=empty, uint32="uint32", cuda=types.SimpleNamespace(Device=Device))
+    def dlpack(self, **options):
+        assert Device.current is not None, "libraries go by the current stream of their current device"
+        return Tensor.__dlpack__(self, **options)
+
+    Array.__dlpack__ = dlpack
+    stand_in = types.SimpleNamespace(empty=empty, uint32="uint32", cuda=types.SimpleNamespace(device=Device, Device=Device))
     monkeypatch.setitem(sys.modules, library, stand_in)
     keys = random_keys(500)
     columns = put(memory, keys)
