@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "api/api_test_support.h"
+#include "api/device.h"
+#include "exec/emu/emu_device.h"
 #include "net/bytes.h"
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
@@ -297,6 +299,38 @@ TEST_F(ApiResident, AllAnswersAreOfOneGenerationWhileThreadsChangeTheList) {
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(failed.load(), 0) << rules;
   }
+}
+
+TEST_F(ApiResident, ADeviceWithoutRoomOrThatFailsIsAnErrorOfTheCall) {
+  auto& faults = dynamic_cast<EmuDevice&>(*device_->device).faults();
+  const auto acl = acl_of("deny tcp from any to any port 80\n");
+  const auto resident = open(acl.get());
+  const std::vector<sluice_key> keys(10, tcp4(1, 2, 80));
+  const auto given = packed(keys);
+  std::vector<uint32_t> out(keys.size(), 9);
+  Errors errors;
+  auto look = [&] {
+    return sluice_resident_lookup(resident.get(), &given, keys.size(), SLUICE_ANSWER_POSITION, out.data(), nullptr,
+                                  &errors);
+  };
+  faults.memory_limit = 100;
+  EXPECT_EQ(look(), 0u);
+  EXPECT_NE(errors.text().find("bytes"), std::string::npos) << errors.text();
+  EXPECT_EQ(out[0], 9u);
+  faults.memory_limit = ~0ull;
+  EXPECT_EQ(look(), 1u);
+  EXPECT_EQ(out, (std::vector<uint32_t>(keys.size(), 1)));
+  // A generation that finds no room: never answers of the one before.
+  ASSERT_EQ(sluice_acl_change(acl.get(), "add at 1 deny udp from any to any\n", "c", nullptr), 0);
+  faults.memory_limit = 100;
+  EXPECT_EQ(look(), 0u);
+  EXPECT_EQ(out[0], 1u);
+  faults.memory_limit = ~0ull;
+  EXPECT_EQ(look(), 2u);
+  EXPECT_EQ(out[0], 2u);
+  faults.killed_after = 0;
+  EXPECT_EQ(look(), 0u);
+  EXPECT_NE(errors.text().find("killed"), std::string::npos) << errors.text();
 }
 
 TEST_F(ApiResident, SaysWhatIsWrong) {
