@@ -170,6 +170,7 @@ class CudaMemory:
         tensor = self._tensor(array.shape, tuple(s * (step if i == 0 else 1) for i, s in enumerate(wide.strides)), array.dtype, wide.nbytes)
         if wide.nbytes:
             self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(tensor.data), wide.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(wide.nbytes))
+            self._call("cuCtxSynchronize")  # memory that is not pinned may be on its way when the call returns
         return tensor
 
     def empty(self, n, dtype):
@@ -379,7 +380,9 @@ def check_libraries(memory, n=10_000):
                 with torch.cuda.stream(stream):
                     columns = {name: torch.from_numpy(column).to(memory.name, copy=True) for name, column in keys.items()}
                     torch.cuda._sleep(20_000_000)  # what follows comes later than the lookup would
-                    columns = {name: column.clone() for name, column in columns.items()}
+                    # torch has few operations on uint16 and uint32.
+                    signed = {torch.uint32: torch.int32, torch.uint16: torch.int16, torch.uint8: torch.uint8}
+                    columns = {name: column.view(signed[column.dtype]).clone().view(column.dtype) for name, column in columns.items()}
                     result, routed = acl.classify(columns), fib.lookup(columns["src"])
                     assert isinstance(result, torch.Tensor) and result.dtype == torch.uint32 and result.device == columns["src"].device
                     assert routed.dtype == torch.int32
