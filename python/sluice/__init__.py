@@ -11,9 +11,10 @@ from ._errors import DeviceError, Error, Finding, Interrupted
 from ._run import Graph, Report, run
 from ._sluice import version as _version
 from ._tables import Acl, Explanation, Fib, Hits, NextHops, Rule, ShadowFinding
+from ._tensors import DeviceArray
 
 __version__ = _version()
 __all__ = [
-    "COLUMNS", "DEFAULT_COLUMNS", "Acl", "DeviceError", "Error", "Explanation", "Fib", "Finding", "Graph", "Hits",
+    "COLUMNS", "DEFAULT_COLUMNS", "Acl", "DeviceArray", "DeviceError", "Error", "Explanation", "Fib", "Finding", "Graph", "Hits",
     "Interrupted", "NextHops", "PcapReader", "Report", "Rule", "ShadowFinding", "__version__", "read_pcap", "run", "schema",
 ]  # fmt: skip

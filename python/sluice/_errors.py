@@ -106,4 +106,7 @@ class DeviceError(Error):
 
 def error_of(text: str, findings: list[dict[str, Any]], device: bool = False) -> Error:
     """The error of a list of findings, as the engine gives them."""
+    if device and "built without CUDA" in text:
+        one = Finding("this package was built without CUDA", help="SLUICE_CUDA=on pip install ./python, where nvcc is")
+        return DeviceError(str(one), [one])
     return (DeviceError if device else Error)(text.rstrip("\n"), [Finding.of(f) for f in findings])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _tensors
 from ._errors import Error
 
 Columns = dict[str, Any]
@@ -174,6 +175,16 @@ def batches_of(keys: Any) -> Iterator[tuple[Columns, int]]:
         raise TypeError(
             f"keys is {type(keys).__name__}, not a structured array, a mapping of columns, a data frame, or an Arrow table"
         )
+
+
+def tensors_of(keys: Any) -> Columns | None:
+    """The columns of `keys` where they lie in a device's memory; None: in the host's. One tensor is that of whole keys."""
+    if isinstance(keys, Mapping):
+        named = {name: keys[name] for name in NAMES if name in keys}
+        if "bytes" not in named and "length" in keys:
+            named["bytes"] = keys["length"]
+        return _tensors.columns_of(named)
+    return _tensors.columns_of({"keys": keys})
 
 
 def _length(name: str, column: Any) -> int:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -183,6 +184,11 @@ class Worker:
             os.close(read)
         if feed is not None:
             _give(feed, write)
+        # In pieces: a task that Ray cancels is told between the calls of its thread, and not in the middle of one.
+        answer_there = select.poll()
+        answer_there.register(to, select.POLLIN)
+        while not answer_there.poll(200):
+            pass
         try:
             said = to.recv(1 << 16)
         except ConnectionResetError:

@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from . import _keys, _sluice
+from . import _keys, _sluice, _tensors
 from ._paths import Path, readable
 from ._program import call
 
@@ -169,8 +169,8 @@ class Acl:
         bits: Any = None,
         bytes: Any = None,
         returns: Returns = "positions",
-        out: npt.NDArray[Any] | None = None,
-    ) -> npt.NDArray[Any]:
+        out: Any = None,
+    ) -> Any:
         """Looks up n keys. Returns (n,) uint32: the position, from 1, of the first rule that matches each, or 0.
 
         keys: all columns in one: a structured array, a mapping, a pandas or polars frame, an Arrow record batch or table
@@ -193,8 +193,15 @@ class Acl:
         Arrays have any stride, are not copied and not written, and may be read-only. All n answers are of one generation
         of the list; those of an Arrow table of one generation a record batch.
 
-        Errors: TypeError for a wrong dtype, ValueError for a wrong shape or lengths that differ; both name the argument.
-        Nothing is written then.
+        Tensors in a GPU's memory (torch, cupy, whatever speaks DLPack) are looked up there, by a list that was opened with
+        that device: all columns, or `keys`, a mapping of them or one tensor of (n, 48) uint8, each row a `sluice_key` of
+        sluice.h. Nothing crosses to the host. The lookup waits for the stream on which each tensor is made, by
+        `__dlpack__(stream=...)`, and its answers are complete on return: a torch tensor for torch, a cupy array for cupy,
+        else a `DeviceArray`. `out` is a tensor there.
+
+        Errors: TypeError for a wrong dtype, and for columns in different memories; ValueError for a wrong shape or lengths
+        that differ; both name the argument. DeviceError for tensors of another device than the list's. Error for tensors
+        and a list that counts. Nothing is written then.
         """
         if returns not in _KINDS:
             raise ValueError(f"returns is {returns!r}, not positions, verdicts or marks")
@@ -207,6 +214,15 @@ class Acl:
             named = [name for name, column in given.items() if column is not None]
             if named:
                 raise ValueError(f"keys and {named[0]} are given together")
+            tensors = _keys.tensors_of(keys)
+        else:
+            tensors = _tensors.columns_of(given)
+        if tensors is not None:
+            return _tensors.look_up(
+                "the list", self._table.there(), tensors, dtype, out,
+                lambda capsules, to: self._table.classify_there(capsules, kind, to),
+            )  # fmt: skip
+        if keys is not None:
             parts = list(_keys.batches_of(keys))
         else:
             columns = _keys.of_columns(given)
@@ -429,13 +445,16 @@ class Fib:
         lines = [f"{p} {hop}" for p, hop in routes.items()] if isinstance(routes, Mapping) else list(routes)
         return cls.from_file("".join(line + "\n" for line in lines).encode(), name="routes", **options)
 
-    def lookup(self, addresses: Any, *, out: npt.NDArray[np.int32] | None = None) -> npt.NDArray[np.int32]:
+    def lookup(self, addresses: Any, *, out: Any = None) -> Any:
         """Looks up n addresses: (n,) uint32 for IPv4, in host order, or (n, 16) uint8 for IPv6. Returns (n,) int32: the
         index of each address's next hop in `next_hops`, or -1 where there is no route, or no address: a null of Arrow.
 
         out: where to write: (n,) int32, contiguous and writable. All answers are of one generation.
-        Errors: TypeError, ValueError, as of `Acl.classify`.
+        Tensors in a GPU's memory are looked up there, as of `Acl.classify`.
+        Errors: TypeError, ValueError, DeviceError, as of `Acl.classify`.
         """
+        if (tensors := _tensors.columns_of({"addresses": addresses})) is not None:
+            return _tensors.look_up("the table", self._table.there(), tensors, np.int32, out, self._table.lookup_there)
         addresses, absent = _keys.of_column("addresses", addresses)
         six = getattr(addresses, "ndim", 1) == 2
         if out is None:

@@ -41,6 +41,7 @@ _HEAD_BYTES = 1 << 20  # in which a capture's first packet has to be
 _RECORD_BYTES = (16 << 20) + 64  # more than any record or block has
 _WINDOW_BYTES = 32 << 20  # in which 64 records are
 _ATTEMPTS = ".attempts"
+_END_SECONDS = 15  # in which parts that are interrupted end
 
 
 @dataclass(frozen=True)
@@ -553,6 +554,8 @@ def _on_ray(workers: int | None, job: _Job, images: dict[str, bytes], retries: i
         finally:
             for ref in running:
                 ray.cancel(ref, force=False)
+            if running:  # they end in order, and take what they have written along
+                ray.wait(list(running), num_returns=len(running), timeout=_END_SECONDS, fetch_local=False)
 
     return run_all
 

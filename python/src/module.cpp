@@ -87,8 +87,11 @@ bool Column::by_buffer(nb::handle object) {
 
 bool Column::by_dlpack(nb::handle object) {
   if (!nb::try_cast(object, array_)) return false;
-  if (array_.device_type() != nb::device::cpu::value) {
-    wrong_type(std::string(name_) + " is in the memory of a device; copy it to the host first");
+  // What is pinned for a GPU is the host's all the same.
+  const int32_t type_there =
+      array_.device_type() == nb::device::cuda_host::value ? nb::device::cpu::value : array_.device_type();
+  if (type_there != memory_.type || (memory_.type != nb::device::cpu::value && array_.device_id() != memory_.number)) {
+    wrong_type(std::string(name_) + " is not in the memory that it says; copy it to the host first");
   }
   const nb::dlpack::dtype type = array_.dtype();
   dtype_ = type.lanes != 1                                                    ? "vectors"
@@ -105,14 +108,15 @@ bool Column::by_dlpack(nb::handle object) {
   return true;
 }
 
-Column::Column(const char* name, nb::handle object, unsigned bits, size_t width, unsigned other_bits)
-    : name_(name), width_(width) {
+Column::Column(const char* name, nb::handle object, unsigned bits, size_t width, unsigned other_bits, Memory memory)
+    : memory_(memory), name_(name), width_(width) {
   if (object.is_none()) return;
   given_ = true;
   const std::string one = "uint" + std::to_string(bits);
   const std::string other = other_bits != 0 ? "uint" + std::to_string(other_bits) : one;
   const std::string wanted = other == one ? one : one + " or " + other;
-  if (!by_buffer(object) && !by_dlpack(object)) {
+  const bool on_host = memory.type == nb::device::cpu::value;
+  if (!(on_host && by_buffer(object)) && !by_dlpack(object)) {
     const nb::object type = nb::borrow(object.type()).attr("__name__");
     wrong_type(std::string(name) + " is " + nb::cast<std::string>(type) + ", not an array of " + wanted);
   }
@@ -128,7 +132,8 @@ Column::Column(const char* name, nb::handle object, unsigned bits, size_t width,
   if (width != 0 && size_ != 0 && strides_[1] != 1) {
     wrong_value(std::string(name) + " has rows that are not contiguous");
   }
-  stride_ = strides_[0];
+  // Of one row it is any number.
+  stride_ = size_ > 1 ? strides_[0] : static_cast<int64_t>(bits_ / 8 * (width_ == 0 ? 1 : width_));
 }
 
 NB_MODULE(_sluice, m) {
@@ -143,6 +148,7 @@ NB_MODULE(_sluice, m) {
   m.def("version", &sluice_version);
   bind_tables(m);
   bind_captures(m);
+  bind_tensors(m);
   bind_graphs(m);
 }
 

@@ -50,13 +50,20 @@ class Errors {
   throw nb::value_error(what.c_str());
 }
 
-// A column of an array in host memory: any stride, and null where the argument is None.
+// Whose memory an array is in, as DLPack numbers it.
+struct Memory {
+  int32_t type = nb::device::cpu::value;
+  int32_t number = 0;
+};
+
+// A column of an array: any stride, and null where the argument is None.
 class Column {
  public:
   // Errors: TypeError and ValueError, which name the argument. `width`: bytes in a row, 0 where there is one number.
-  // `other_bits`: another width of unsigned integers that is taken.
+  // `other_bits`: another width of unsigned integers that is taken. `memory`: where it has to be; of a device's, the
+  // object is what `__dlpack__` has returned, and rows are for the device alone.
   Column() = default;
-  Column(const char* name, nb::handle object, unsigned bits, size_t width, unsigned other_bits = 0);
+  Column(const char* name, nb::handle object, unsigned bits, size_t width, unsigned other_bits = 0, Memory memory = {});
 
   explicit operator bool() const { return given_; }
   const char* name() const { return name_; }
@@ -80,6 +87,7 @@ class Column {
   // Whose memory it is.
   std::shared_ptr<Py_buffer> buffer_;
   nb::ndarray<nb::ro> array_;
+  Memory memory_;
   std::string dtype_;                     // as NumPy writes it
   std::vector<int64_t> shape_, strides_;  // bytes
   const char* name_ = "";
@@ -107,6 +115,7 @@ T* output(const char* name, nb::handle object, size_t rows) {
 
 void bind_tables(nb::module_& m);
 void bind_captures(nb::module_& m);
+void bind_tensors(nb::module_& m);
 void bind_graphs(nb::module_& m);
 
 }  // namespace sluice::python

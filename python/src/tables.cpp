@@ -10,6 +10,7 @@
 #include "api/table.h"
 #include "module.h"
 #include "net/bytes.h"
+#include "tensors.h"
 
 namespace sluice::python {
 namespace {
@@ -184,10 +185,12 @@ class Channels {
   }
   bool on_host() const { return device_ == nullptr; }
   std::string name() const { return on_host() ? "cpu" : sluice_device_name(device_.get()); }
+  sluice_device* device() const { return device_.get(); }
 
   // Sends keys(at, n, to) and hands answers to put(at, matches, hops, n), all of one generation. Without the GIL.
   template <typename Open, typename GetKeys, typename Put>
   void run(size_t size, uint64_t newest, Open&& open, GetKeys&& keys, Put&& put) {
+    const auto kept = keep_current_device();
     std::unique_ptr<sluice_channel, decltype(&sluice_channel_free)> channel(nullptr, sluice_channel_free);
     {
       const std::lock_guard lock(mutex_);
@@ -244,7 +247,8 @@ class Channels {
 
 class Acl {
  public:
-  Acl(const std::string& device, sluice_acl* acl) : acl_(acl, sluice_acl_free), channels_(device) {}
+  Acl(const std::string& device, sluice_acl* acl)
+      : acl_(acl, sluice_acl_free), channels_(device), there_(channels_.device()) {}
 
   static std::unique_ptr<Acl> open(const std::string& path, const std::string& format, const std::string& algorithm,
                                    bool count, const std::string& device) {
@@ -309,6 +313,14 @@ class Acl {
     });
   }
 
+  // The same of columns, and of a result, in the memory of the list's device: what their `__dlpack__` has returned.
+  uint64_t classify_there(const nb::dict& columns, int kind, nb::handle out) {
+    return there_.look_up(columns, static_cast<uint32_t>(kind), out, [&](sluice_device* d, sluice_errors** e) {
+      return sluice_resident_open_acl(d, acl_.get(), e);
+    });
+  }
+  const There& there() const { return there_; }
+
   void change(const std::string& text, const std::string& name) {
     const nb::gil_scoped_release release;
     Errors errors;
@@ -365,11 +377,13 @@ class Acl {
 
   std::unique_ptr<sluice_acl, decltype(&sluice_acl_free)> acl_;
   Channels channels_;
+  There there_;
 };
 
 class Fib {
  public:
-  Fib(const std::string& device, sluice_fib* fib) : fib_(fib, sluice_fib_free), channels_(device) {}
+  Fib(const std::string& device, sluice_fib* fib)
+      : fib_(fib, sluice_fib_free), channels_(device), there_(channels_.device()) {}
 
   static std::unique_ptr<Fib> open(const std::string& paths, const std::string& algorithm4,
                                    const std::string& algorithm6, const std::string& device) {
@@ -441,6 +455,14 @@ class Fib {
     });
   }
 
+  // The same of addresses, and of a result, in the memory of the routes' device: what their `__dlpack__` has returned.
+  uint64_t lookup_there(const nb::dict& columns, nb::handle out) {
+    return there_.look_up(columns, SLUICE_ANSWER_INDEX, out, [&](sluice_device* d, sluice_errors** e) {
+      return sluice_resident_open_fib(d, fib_.get(), e);
+    });
+  }
+  const There& there() const { return there_; }
+
   void change(const std::string& text, const std::string& name) {
     const nb::gil_scoped_release release;
     Errors errors;
@@ -481,6 +503,7 @@ class Fib {
 
   std::unique_ptr<sluice_fib, decltype(&sluice_fib_free)> fib_;
   Channels channels_;
+  There there_;
 };
 
 }  // namespace
@@ -490,6 +513,8 @@ void bind_tables(nb::module_& m) {
       .def_static("open", &Acl::open)
       .def_static("read", &Acl::read)
       .def("classify", &Acl::classify)
+      .def("classify_there", &Acl::classify_there)
+      .def("there", &Acl::there, nb::rv_policy::reference_internal)
       .def("change", &Acl::change)
       .def("save", &Acl::save)
       .def("size", &Acl::size)
@@ -502,6 +527,8 @@ void bind_tables(nb::module_& m) {
       .def_static("open", &Fib::open)
       .def_static("read", &Fib::read)
       .def("lookup", &Fib::lookup)
+      .def("lookup_there", &Fib::lookup_there)
+      .def("there", &Fib::there, nb::rv_policy::reference_internal)
       .def("change", &Fib::change)
       .def("save", &Fib::save)
       .def("generation", &Fib::generation)

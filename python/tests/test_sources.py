@@ -1,5 +1,6 @@
 """Captures of filesystems: the results are those of the same files on this machine."""
 import gzip
+import socket
 
 import pytest
 
@@ -172,6 +173,36 @@ def test_captures_of_an_object_store_are_those_of_this_machine(graph, frames, tm
             sluice.ray.run(graph, f"s3://key:secret@{path}?{query}", tmp_path / "none", engine="local")
         assert "secret" not in str(caught.value)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture
+def google_store(monkeypatch):
+    """An emulated store of Google's, with one bucket, as gcsfs sees it."""
+    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="gcp-storage-emulator is not installed")
+    # gcsfs asks for the bucket's kind by gRPC, which the emulator does not speak.
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    gcsfs = pytest.importorskip("gcsfs", reason="gcsfs is not installed")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="bucket")
+    server.start()
+    try:
+        yield gcsfs.GCSFileSystem(token="anon", project="p", endpoint_url=f"http://127.0.0.1:{port}", skip_instance_cache=True)
+    finally:
+        server.stop()
+
+
+def test_captures_of_googles_store_by_fsspec(graph, frames, tmp_path, google_store):
+    (tmp_path / "in").mkdir()
+    for i, content in enumerate((pcap(frames), pcapng(frames), gzip.compress(pcap(frames[:100])))):
+        (tmp_path / "in" / f"{i}.pcap").write_bytes(content)
+        google_store.pipe(f"bucket/2026/{i}.pcap", content)
+    local = sluice.ray.run(graph, tmp_path / "in" / "*.pcap", tmp_path / "local", engine="local", part_bytes=20_000)
+    got = sluice.ray.run(graph, "bucket/2026/*.pcap", tmp_path / "google", engine="local", part_bytes=20_000, filesystem=google_store)
+    assert got.parts == local.parts > 10 and contents(tmp_path / "google") == contents(tmp_path / "local")
+    with pytest.raises(FileNotFoundError, match="none.pcap"):
+        sluice.ray.run(graph, "bucket/2026/none.pcap", tmp_path / "none", engine="local", filesystem=google_store)
 
 
 def test_an_object_store_as_the_output_is_refused(graph, capture, tmp_path, monkeypatch):

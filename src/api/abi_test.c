@@ -82,6 +82,25 @@ AT(sluice_channel_options, mode, 8);
 AT(sluice_channel_options, burst, 12);
 AT(sluice_channel_options, flights, 16);
 
+BYTES(sluice_column, 16);
+AT(sluice_column, stride, 8);
+
+BYTES(sluice_resident_keys, 240);
+AT(sluice_resident_keys, family, 8);
+AT(sluice_resident_keys, all_bits, 12);
+AT(sluice_resident_keys, keys, 16);
+AT(sluice_resident_keys, families, 32);
+AT(sluice_resident_keys, src4, 48);
+AT(sluice_resident_keys, dst6, 96);
+AT(sluice_resident_keys, protocol, 112);
+AT(sluice_resident_keys, src_port, 128);
+AT(sluice_resident_keys, dst_port, 144);
+AT(sluice_resident_keys, flags, 160);
+AT(sluice_resident_keys, tcp_flags, 176);
+AT(sluice_resident_keys, icmp, 192);
+AT(sluice_resident_keys, dscp, 208);
+AT(sluice_resident_keys, bits, 224);
+
 BYTES(sluice_graph_options, 16);
 AT(sluice_graph_options, workers, 8);
 AT(sluice_graph_options, capacity, 12);
@@ -116,6 +135,8 @@ AT(sluice_graph_counts, dropped, 32);
 HOLDS(actions, SLUICE_NO_MATCH == 0 && SLUICE_PERMIT == 1 && SLUICE_DENY == 2 && SLUICE_MARK == 3);
 HOLDS(bits, SLUICE_KEY_PORTS == 1 && SLUICE_KEY_FRAGMENT == 2 && SLUICE_KEY_LATER_FRAGMENT == 4);
 HOLDS(modes, SLUICE_LAUNCH == 0 && SLUICE_PERSISTENT == 1);
+HOLDS(answers, SLUICE_ANSWER_POSITION == 0 && SLUICE_ANSWER_ACTION == 1 && SLUICE_ANSWER_MARK == 2 &&
+                   SLUICE_ANSWER_NEXT_HOP == 3 && SLUICE_ANSWER_INDEX == 4);
 
 /* The initialisers are those of C. */
 sluice_acl_options sluice_abi_acl_options(void) {
@@ -129,6 +150,10 @@ sluice_fib_options sluice_abi_fib_options(void) {
 sluice_channel_options sluice_abi_channel_options(void) {
   const sluice_channel_options options = SLUICE_CHANNEL_OPTIONS_INIT;
   return options;
+}
+sluice_resident_keys sluice_abi_resident_keys(void) {
+  const sluice_resident_keys keys = SLUICE_RESIDENT_KEYS_INIT;
+  return keys;
 }
 sluice_graph_options sluice_abi_graph_options(void) {
   const sluice_graph_options options = SLUICE_GRAPH_OPTIONS_INIT;

@@ -22,6 +22,7 @@ struct Free {
   void operator()(sluice_rule* p) const { sluice_rule_free(p); }
   void operator()(sluice_device* p) const { sluice_device_free(p); }
   void operator()(sluice_channel* p) const { sluice_channel_free(p); }
+  void operator()(sluice_resident* p) const { sluice_resident_free(p); }
   void operator()(sluice_graph* p) const { sluice_graph_free(p); }
 };
 template <typename T>

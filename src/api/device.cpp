@@ -1,49 +1,45 @@
 // host only
 // Devices and channels: keys of one table's lookups go to a device and come back as answers, in the order of the keys.
+#include "api/device.h"
+
 #include <algorithm>
 #include <array>
 
 #include "api/border.h"
 #include "api/classify.h"
-#include "api/table.h"
 #include "exec/device/channel.h"
-#include "exec/device/device.h"
-#include "exec/device/offload.h"
-#include "exec/device/resident.h"
 #include "graph/click/parser.h"
 
-struct sluice_device {
-  std::shared_ptr<sluice::Device> device;  // nullptr: the calling thread
-  std::string name;
-};
-
 namespace sluice::api {
+
+Result<std::unique_ptr<LookupGraph>> LookupGraph::make(const std::string& element) {
+  const std::string text = "InfiniteSource -> IPInput -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;";
+  auto parsed = parse_click(text, "lookup", {});
+  if (!parsed) return std::move(parsed).error();
+  auto router = build_router(*parsed, element_classes(), text);
+  if (!router) return std::move(router).error();
+  auto made = std::make_unique<LookupGraph>();
+  made->router = std::move(*router);
+  auto plan = make_plan(made->router);
+  if (!plan) return std::move(plan).error();
+  made->plan = std::move(*plan);
+  made->offloads = plan_offloads(made->plan, made->router, RecordChoice::kKey);
+  while (made->node < made->offloads.size() && !made->offloads[made->node].on_device) ++made->node;
+  if (made->node == made->offloads.size()) return Error("'" + element + "' is not a lookup by key");
+  return made;
+}
+
+Result<std::shared_ptr<Resident>> LookupGraph::bring(Device& device, TableSet tables,
+                                                     std::unique_ptr<Snapshot>& snapshot) const {
+  auto bound = bind_plan(plan, router, std::move(tables));
+  if (!bound) return std::move(bound).error();
+  auto resident = make_resident(device, **bound, plan, offloads);
+  if (!resident) return std::move(resident).error();
+  snapshot = std::move(*bound);
+  return resident;
+}
+
 namespace {
-
-// The graph whose one stage on the device is the lookup.
-struct LookupGraph {
-  Router router;
-  Plan plan;
-  std::vector<Offload> offloads;
-  size_t node = 0;
-
-  static Result<std::unique_ptr<LookupGraph>> make(const std::string& element) {
-    const std::string text = "InfiniteSource -> IPInput -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;";
-    auto parsed = parse_click(text, "lookup", {});
-    if (!parsed) return std::move(parsed).error();
-    auto router = build_router(*parsed, element_classes(), text);
-    if (!router) return std::move(router).error();
-    auto made = std::make_unique<LookupGraph>();
-    made->router = std::move(*router);
-    auto plan = make_plan(made->router);
-    if (!plan) return std::move(plan).error();
-    made->plan = std::move(*plan);
-    made->offloads = plan_offloads(made->plan, made->router, RecordChoice::kKey);
-    while (made->node < made->offloads.size() && !made->offloads[made->node].on_device) ++made->node;
-    if (made->node == made->offloads.size()) return Error("'" + element + "' is not a lookup by key");
-    return made;
-  }
-};
 
 // What one record can say of a key: the rest goes whole, in three.
 bool fits_one_record(const FlowKey& key) {
@@ -177,9 +173,8 @@ class KeyChannel {
   // Puts the tables into the device's memory.
   Result<void> load(TableSet tables, uint64_t generation) {
     if (device_ != nullptr && failure_.empty()) {
-      auto snapshot = bind_plan(graph_->plan, graph_->router, std::move(tables));
-      if (!snapshot) return std::move(snapshot).error();
-      auto resident = make_resident(*device_, **snapshot, graph_->plan, graph_->offloads);
+      std::unique_ptr<Snapshot> snapshot;
+      auto resident = graph_->bring(*device_, std::move(tables), snapshot);
       if (!resident) return std::move(resident).error();
       const uint32_t parity = parity_ ^ 1;
       (*resident)->parity = parity;
@@ -189,7 +184,7 @@ class KeyChannel {
       // Nothing is under way: the generation before can go.
       parity_ = parity;
       resident_ = std::move(*resident);
-      snapshot_ = std::move(*snapshot);
+      snapshot_ = std::move(snapshot);
     }
     generation_ = generation;
     return {};
@@ -404,6 +399,7 @@ sluice_device* sluice_device_open(const char* name, sluice_errors** errors) {
     if (name == nullptr) return bad_argument("the device's name is NULL");
     auto device = std::make_unique<sluice_device>();
     device->name = "cpu";
+    const auto kept = keep_current_device();
     if (std::string_view(name) != "cpu") {
       auto opened = open_device(name);
       if (!opened) return std::move(opened).error();
@@ -429,7 +425,7 @@ sluice_channel* sluice_channel_open_acl(sluice_device* device, const sluice_acl*
     if (!o) return std::move(o).error();
     auto channel = std::make_unique<sluice_channel>();
     channel->keys = std::make_unique<AclChannel>(device->device, *acl, *o);
-    if (auto ok = channel->keys->open("ACL(TABLE acl)"); !ok) return std::move(ok).error();
+    if (auto ok = channel->keys->open(LookupGraph::kAcl); !ok) return std::move(ok).error();
     return channel.release();
   });
 }
@@ -442,7 +438,7 @@ sluice_channel* sluice_channel_open_fib(sluice_device* device, const sluice_fib*
     auto channel = std::make_unique<sluice_channel>();
     channel->routes = true;
     channel->keys = std::make_unique<FibChannel>(device->device, fib->table, *o);
-    if (auto ok = channel->keys->open("IPRoute(TABLE fib)"); !ok) return std::move(ok).error();
+    if (auto ok = channel->keys->open(LookupGraph::kFib); !ok) return std::move(ok).error();
     return channel.release();
   });
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tables/acl/sections.h"
@@ -29,6 +30,9 @@ class RulePositions {
   // Precondition: 1 <= position <= size().
   uint32_t number(uint32_t position) const;
   uint32_t size() const { return before_.back(); }
+  // What position() reads, for copies in another memory: bits of numbers, and the rules before each 64 of them.
+  std::span<const uint64_t> used() const { return used_; }
+  std::span<const uint32_t> before() const { return before_; }
 
  private:
   void look(const AclRulesView& rules, uint32_t first, uint32_t last);

@@ -1,12 +1,14 @@
 #include "exec/cuda/chains.h"
 #include "exec/cuda/open_cuda.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "exec/cuda/drivers.h"
 #include "exec/cuda/nvml.h"
+#include "exec/device/columns.h"
 
 namespace sluice {
 namespace {
@@ -81,6 +83,33 @@ class CudaDevice final : public Device {
     return make_cuda_ring(shared_, shape);
   }
 
+  Result<void> look_up(const StageSlot& slot, const ColumnLookup& work, void* stream) override {
+    auto on = stream != nullptr ? Result<cudaStream_t>(static_cast<cudaStream_t>(stream)) : shared_->lookup_stream();
+    if (!on) return std::move(on).error();
+    shared_->memory->use();
+    // What a failed launch before has left is not this one's.
+    (void)cudaGetLastError();
+    if (auto ok = launch_columns(slot, work, *on); !ok) return ok;
+    cudaError_t e = cudaGetLastError();
+    // An event, since other threads may have put more into the stream by now.
+    cudaEvent_t done = nullptr;
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&done, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = cudaEventRecord(done, *on);
+    if (e == cudaSuccess) e = cudaEventSynchronize(done);
+    if (done != nullptr) (void)cudaEventDestroy(done);
+    if (e != cudaSuccess) return cuda_error(e, fmt::format("look up {} keys", work.n));
+    return {};
+  }
+  Result<void*> lookup_stream() override {
+    auto stream = shared_->lookup_stream();
+    if (!stream) return std::move(stream).error();
+    return static_cast<void*>(*stream);
+  }
+  void wait_for_all() override {
+    shared_->memory->use();
+    (void)cudaDeviceSynchronize();
+  }
+
   CudaMemory* memory() { return shared_->memory.get(); }
 
  private:
@@ -104,6 +133,7 @@ CudaShared::~CudaShared() {
   memory->use();
   for (cudaStream_t stream : slab_streams_) (void)cudaStreamDestroy(stream);
   if (run_stream_ != nullptr) (void)cudaStreamDestroy(run_stream_);
+  if (lookup_stream_ != nullptr) (void)cudaStreamDestroy(lookup_stream_);
   for (cudaEvent_t event : run_copied_) {
     if (event != nullptr) (void)cudaEventDestroy(event);
   }
@@ -144,7 +174,8 @@ Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream
 
 Result<cudaStream_t> CudaShared::slab_stream() {
   const std::lock_guard lock(mutex_);
-  const bool room = slab_streams_.size() < kMostSlabStreams && slab_streams_.size() + resident_rings < kMostStreams;
+  const bool room = slab_streams_.size() < kMostSlabStreams &&
+                    slab_streams_.size() + resident_rings + (lookup_stream_ != nullptr ? 1 : 0) < kMostStreams;
   if (room || slab_streams_.empty()) {
     cudaStream_t stream = nullptr;
     memory->use();
@@ -157,10 +188,46 @@ Result<cudaStream_t> CudaShared::slab_stream() {
   return slab_streams_[next_stream_++ % slab_streams_.size()];
 }
 
+Result<cudaStream_t> CudaShared::lookup_stream() {
+  const std::lock_guard lock(mutex_);
+  if (lookup_stream_ == nullptr) {
+    memory->use();
+    if (const cudaError_t e = cudaStreamCreateWithFlags(&lookup_stream_, cudaStreamNonBlocking); e != cudaSuccess)
+      return cuda_error(e, "create a stream for lookups");
+  }
+  return lookup_stream_;
+}
+
 uint32_t CudaShared::most_rings() {
   const std::lock_guard lock(mutex_);
-  const uint32_t left = kMostStreams - std::min(kMostStreams, static_cast<uint32_t>(slab_streams_.size()));
+  const uint32_t used = static_cast<uint32_t>(slab_streams_.size()) + (lookup_stream_ != nullptr ? 1 : 0);
+  const uint32_t left = kMostStreams - std::min(kMostStreams, used);
   return options.graphs ? std::min(kMostRingsBesideGraphs, left) : left;
+}
+
+namespace {
+
+// The driver's, which all copies of the runtime in one process share.
+struct CurrentContext {
+  CurrentContext() {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr) return;
+    get = reinterpret_cast<int (*)(void**)>(dlsym(driver, "cuCtxGetCurrent"));
+    set = reinterpret_cast<int (*)(void*)>(dlsym(driver, "cuCtxSetCurrent"));
+  }
+  int (*get)(void**) = nullptr;
+  int (*set)(void*) = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<void> keep_current_device() {
+  static const CurrentContext current;
+  void* context = nullptr;
+  // No context, or a driver that nobody has called yet: the thread has no current device.
+  if (current.get == nullptr || current.set == nullptr || current.get(&context) != 0 || context == nullptr)
+    return nullptr;
+  return std::shared_ptr<void>(context, [](void* before) { (void)current.set(before); });
 }
 
 DeviceCount count_cuda_devices() {

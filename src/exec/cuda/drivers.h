@@ -31,6 +31,8 @@ struct CudaShared {
   // More do not make copies or kernels overlap better, and each is one ring less. With 16 and more that four workers
   // launch into, a kernel waits milliseconds for its turn (H100).
   static constexpr uint32_t kMostSlabStreams = 12;
+  // Of lookups in columns (Device::look_up); one for all.
+  Result<cudaStream_t> lookup_stream();
   // How many rings may run at a time.
   uint32_t most_rings();
 
@@ -56,6 +58,7 @@ struct CudaShared {
   std::mutex mutex_;
   std::vector<cudaStream_t> slab_streams_;
   size_t next_stream_ = 0;
+  cudaStream_t lookup_stream_ = nullptr;
   std::byte* run_memory_ = nullptr;  // of all places
   cudaStream_t run_stream_ = nullptr;
   std::array<cudaEvent_t, CopiedRuns::kPlaces> run_copied_{};
@@ -64,6 +67,9 @@ struct CudaShared {
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,
                                                     uint32_t slabs, Transport transport);
 Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> shared, const ChannelShape& shape);
+
+// Starts a lookup (exec/device/columns.h). Errors: `slot` is no lookup.
+Result<void> launch_columns(const StageSlot& slot, const ColumnLookup& work, cudaStream_t stream);
 
 // Whether this processor can write records into device memory. Errors: it has no 64-byte stores.
 Result<void> can_push();

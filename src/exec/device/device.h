@@ -229,6 +229,8 @@ struct DeviceImages {
   std::vector<Patched> patched;
 };
 
+struct ColumnLookup;  // columns.h
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -254,12 +256,24 @@ class Device {
                                                          Transport transport) = 0;
   virtual Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) = 0;
 
+  // Looks up keys in the device's memory by the stage in `slot`, which points there, too (columns.h), after all that
+  // `stream` was given before; its answers are there on return. `stream`: of this device, or nullptr, which is its own
+  // (lookup_stream). Any thread. Errors: `slot` is no lookup; the device failed.
+  virtual Result<void> look_up(const StageSlot& slot, const ColumnLookup& work, void* stream) = 0;
+  // What whoever fills columns orders them by; lasts as long as the device. Errors: the device failed.
+  virtual Result<void*> lookup_stream() = 0;
+  // Waits for all that runs on the device, whose ever it is. Not beside rings, which never end.
+  virtual void wait_for_all() = 0;
+
  private:
   DeviceImages images_;
 };
 
 // `name`: "emu", "emu:N", "cuda", "cuda:N". Errors: no such device, with what there is.
 Result<std::unique_ptr<Device>> open_device(const std::string& name);
+// Whatever the calling thread's current device is, it is that again at the end of what this returns: other libraries go
+// by it. nullptr: there is no such thing.
+std::shared_ptr<void> keep_current_device();
 // How many CUDA devices can be used; 0 with the reason where there are none.
 struct DeviceCount {
   unsigned count = 0;

@@ -38,6 +38,10 @@ DeviceCount count_cuda_devices() {
   return {0, "this program was built without CUDA"};
 }
 
+std::shared_ptr<void> keep_current_device() {
+  return nullptr;
+}
+
 void trace_push(const char*) {}
 void trace_pop() {}
 #endif

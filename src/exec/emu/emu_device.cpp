@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "exec/device/body.h"
+#include "exec/device/columns.h"
 #include "memory/buffer.h"
 
 namespace sluice {
@@ -456,6 +457,16 @@ Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& sh
 
 Result<std::unique_ptr<RingDriver>> EmuDevice::make_ring(const ChannelShape& shape) {
   return std::unique_ptr<RingDriver>(std::make_unique<EmuRing>(shape, servers_, ring_memory_, shared_));
+}
+
+Result<void> EmuDevice::look_up(const StageSlot& slot, const ColumnLookup& work, void*) {
+  if (shared_->killed()) return Error("the emulated device was killed");
+  const bool found = with_lookup(slot, [&](const auto& stage) {
+    for (uint64_t i = 0; i < work.n; ++i) answer_key(stage, work, i);
+  });
+  if (!found) return Error("the program is not a lookup by key");
+  shared_->records.fetch_add(work.n, std::memory_order_relaxed);
+  return {};
 }
 
 }  // namespace sluice

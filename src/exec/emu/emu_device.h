@@ -49,6 +49,11 @@ class EmuDevice final : public Device {
   Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
                                                  Transport transport) override;
   Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) override;
+  // In the calling thread: all that was given to a stream has run by then.
+  Result<void> look_up(const StageSlot& slot, const ColumnLookup& work, void* stream) override;
+  // An address that stands for one.
+  Result<void*> lookup_stream() override { return static_cast<void*>(shared_.get()); }
+  void wait_for_all() override {}
 
   // What the device's threads share; it outlives the device while they run.
   struct Shared {
