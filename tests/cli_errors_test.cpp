@@ -44,7 +44,7 @@ TEST_F(CliErrorsTest, WrongCommandLines) {
          "error: --algorithm: there is no IPv4 route algorithm 'dir25'\n  help: did you mean 'dir24'?\n");
   expect("route --routes routes --addresses x --algorithm dir24,dir24", 2,
          "error: --algorithm: there is no IPv6 route algorithm 'dir24'\n  help: algorithms: poptrie, range24, planb, "
-         "trie, linear, bloom, auto\n");
+         "trie, linear, bloom, auto, auto-gpu\n");
   expect("compile --out x.img", 2, "error: --acl or --routes is missing\n");
   expect(
       "compile --acl rules --routes routes --out x.img", 2,
