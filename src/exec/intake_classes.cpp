@@ -112,11 +112,17 @@ Polled Intake::place(unsigned qos_class) {
     }
     job.batch.keep(room);
   }
-  for (uint32_t i = 0; i < n; ++i) {
-    rows.extent[at + i] = read.extent[from[i]];
-    rows.timestamp_ns[at + i] = read.timestamp_ns[from[i]];
-    bytes += read.extent[from[i]].end;
+  if (n != 0 && from[n - 1] - from[0] == static_cast<int>(n - 1)) {
+    // Rows ascend, so these follow one another: most of the time all that was read is of one class.
+    std::copy_n(read.extent + from[0], n, rows.extent + at);
+    std::copy_n(read.timestamp_ns + from[0], n, rows.timestamp_ns + at);
+  } else {
+    for (uint32_t i = 0; i < n; ++i) {
+      rows.extent[at + i] = read.extent[from[i]];
+      rows.timestamp_ns[at + i] = read.timestamp_ns[from[i]];
+    }
   }
+  for (uint32_t i = 0; i < n; ++i) bytes += rows.extent[at + i].end;
   if (n == 0) {
     // It is empty, and grows for a frame larger than all of it.
     const Extent& extent = read_.extent(from[0]);
