@@ -133,8 +133,9 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
     }
     if (!(*answer)["ended"].is_null()) break;
   }
+  FollowedTexts texts(*router, live);
   for (const auto& packet : order->take()) {
-    const Json json = followed_json(*packet, &*router, &live);
+    const Json json = Json::parse(texts.text(*packet));
     ++out.traced[json["fate"]["reason"].is_null() ? "" : json["fate"]["reason"].get<std::string>()];
     if (!json["agrees"].is_boolean()) {
       ++out.unexplained;
