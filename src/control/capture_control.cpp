@@ -174,7 +174,7 @@ CaptureControl::Came CaptureControl::came_to(const FollowedPacket& packet, const
   }
   std::string json;
   const WayEnd end = explained.ways->explain(static_cast<unsigned>(source - router.elements.begin()), packet.frame,
-                                                packet.wire_bytes, packet.timestamp_ns, json);
+                                             packet.wire_bytes, packet.timestamp_ns, json);
   if (end.packets == 0) return Came::kUnknown;
   const bool came = std::any_of(end.elements.begin(), end.elements.end(),
                                 [&](unsigned e) { return router.elements[e]->name == element; });

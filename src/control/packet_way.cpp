@@ -135,7 +135,7 @@ class PacketWays::Walk final : public HostContext {
         hops_(router.elements.size()) {}
 
   WayEnd explain(unsigned source, std::span<const uint8_t> frame, uint32_t wire_bytes, uint64_t timestamp_ns,
-                    std::string& json) {
+                 std::string& json) {
     WayEnd first;
     json_ = &json;
     used_ = 0;
@@ -483,8 +483,8 @@ PacketWays::PacketWays(const Router& router, const TableSet& tables, PrefixOf pr
     : walk_(std::make_unique<Walk>(router, tables, std::move(prefix_of))) {}
 PacketWays::~PacketWays() = default;
 
-WayEnd PacketWays::explain(unsigned source, std::span<const uint8_t> frame, uint32_t wire_bytes,
-                              uint64_t timestamp_ns, std::string& json) {
+WayEnd PacketWays::explain(unsigned source, std::span<const uint8_t> frame, uint32_t wire_bytes, uint64_t timestamp_ns,
+                           std::string& json) {
   return walk_->explain(source, frame, wire_bytes, timestamp_ns, json);
 }
 

@@ -48,7 +48,7 @@ class PacketWays {
   // batch to batch: there the way may differ from that of a packet that passed. `source`: the element by which the
   // packet comes in. Errors: none; what cannot be explained is said in the verdict.
   WayEnd explain(unsigned source, std::span<const uint8_t> frame, uint32_t wire_bytes, uint64_t timestamp_ns,
-                    std::string& json);
+                 std::string& json);
 
  private:
   class Walk;
