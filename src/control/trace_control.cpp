@@ -122,12 +122,15 @@ std::string FollowedTexts::text(const FollowedPacket& packet) {
   append_fate(json, packet);
   json += R"(,"explanation":)";
   const bool replaced = packet.generation < first_generation_;
-  unsigned source = 0;
-  while (source < router_.elements.size() && router_.elements[source]->name != packet.input) ++source;
   if (replaced || packet.tables == nullptr) {
     json += R"(null,"agrees":null,"why_not":)";
     append_json(json, replaced ? "the graph was replaced since" : "too many generations at once");
-  } else if (source == router_.elements.size()) {
+    json += '}';
+    return json;
+  }
+  unsigned source = 0;
+  while (source < router_.elements.size() && router_.elements[source]->name != packet.input) ++source;
+  if (source == router_.elements.size()) {
     json += R"(null,"agrees":null)";
   } else {
     const WayEnd end = ways_of(packet).explain(source, packet.frame, packet.wire_bytes, packet.timestamp_ns, json);
