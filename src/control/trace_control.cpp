@@ -281,7 +281,8 @@ std::string TraceControl::show(size_t count) {
     if (i != first) json += ',';
     json += shown_[i].json;
   }
-  return json + "]}";
+  json += "]}";
+  return json;
 }
 
 }  // namespace sluice
