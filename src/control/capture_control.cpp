@@ -18,6 +18,12 @@ namespace sluice {
 
 using Json = nlohmann::ordered_json;
 
+// Of the tables that the packet at hand met: most of a sequence met the same.
+struct CaptureControl::Explained {
+  std::shared_ptr<const TableSet> tables;
+  std::unique_ptr<PacketWays> ways;
+};
+
 namespace {
 
 // Where the rule of a packet stands. The fate has the rule of the last list that the packet met: of several lists it
@@ -91,8 +97,9 @@ void CaptureControl::digest() {
   all_taken_ = order_->on_their_way() == 0;
   auto through = order_->take_with_room();
   std::sort(through.begin(), through.end(), [](const auto& a, const auto& b) { return a->number < b->number; });
+  Explained explained;
   for (auto& packet : through) {
-    const Came came = wanted_.at.empty() ? Came::kYes : came_to(*packet, wanted_.at);
+    const Came came = wanted_.at.empty() ? Came::kYes : came_to(*packet, wanted_.at, explained);
     if (captured_ == packets_ || came != Came::kYes) {
       if (came == Came::kUnknown) ++unknown_;
       order_->give_back(packet->frame.size());
@@ -151,7 +158,8 @@ Result<void> CaptureControl::check_element(const std::string& name) const {
 
 // What was recorded says it of the input, of the element that dropped it and of sinks; of those between, its way with
 // the tables that it met.
-CaptureControl::Came CaptureControl::came_to(const FollowedPacket& packet, const std::string& element) const {
+CaptureControl::Came CaptureControl::came_to(const FollowedPacket& packet, const std::string& element,
+                                             Explained& explained) const {
   if (packet.input == element || packet.element == element) return Came::kYes;
   if (std::any_of(packet.ends.begin(), packet.ends.end(), [&](const auto& end) { return end.element == element; }))
     return Came::kYes;
@@ -160,12 +168,16 @@ CaptureControl::Came CaptureControl::came_to(const FollowedPacket& packet, const
                                    [&](const auto& one) { return one->name == packet.input; });
   if (packet.generation < first_generation_ || packet.tables == nullptr || source == router.elements.end())
     return Came::kUnknown;
-  const Json way = packet_way(router, *packet.tables, static_cast<unsigned>(source - router.elements.begin()),
-                              packet.frame, packet.wire_bytes, packet.timestamp_ns);
-  if (way.at("packets").empty()) return Came::kUnknown;
-  const Json& steps = way["packets"][0].at("way");
-  const bool came =
-      std::any_of(steps.begin(), steps.end(), [&](const Json& step) { return step.at("element") == element; });
+  if (explained.ways == nullptr || explained.tables != packet.tables) {
+    explained.ways = std::make_unique<PacketWays>(router, *packet.tables);
+    explained.tables = packet.tables;
+  }
+  std::string json;
+  const WayEnd end = explained.ways->explain(static_cast<unsigned>(source - router.elements.begin()), packet.frame,
+                                             packet.wire_bytes, packet.timestamp_ns, json);
+  if (end.packets == 0) return Came::kUnknown;
+  const bool came = std::any_of(end.elements.begin(), end.elements.end(),
+                                [&](unsigned e) { return router.elements[e]->name == element; });
   return came ? Came::kYes : Came::kNo;
 }
 

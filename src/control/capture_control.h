@@ -62,7 +62,8 @@ class CaptureControl {
   Result<nlohmann::ordered_json> start(Wanted wanted, uint64_t packets, uint32_t snap_bytes);
   Result<void> check_element(const std::string& name) const;
   enum class Came : uint8_t { kNo, kYes, kUnknown };
-  Came came_to(const FollowedPacket& packet, const std::string& element) const;
+  struct Explained;
+  Came came_to(const FollowedPacket& packet, const std::string& element, Explained& explained) const;
   uint64_t missed() const { return (order_ == nullptr ? 0 : order_->missed()) + unknown_; }
   Result<nlohmann::ordered_json> read(uint64_t id);
   Result<nlohmann::ordered_json> stop(uint64_t id);

@@ -76,16 +76,20 @@ Result<std::string> only(const std::map<std::string, std::shared_ptr<const Image
 }  // namespace
 
 std::string Control::answer(std::string_view line) {
-  return answer_request(line, [this](Json& request) { return run(request); });
+  return answer_request(line, [this](Json& request) -> Result<std::string> {
+    if (trace_ != nullptr) {
+      trace_->digest(*tables_);
+      if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
+        if (trace_->answers(asked->get_ref<const std::string&>())) return trace_->run(request);
+      }
+    }
+    const Result<Json> result = run(request);
+    if (!result) return result.error();
+    return result_text(*result);
+  });
 }
 
 Result<Json> Control::run(Json& request) {
-  if (trace_ != nullptr) {
-    trace_->digest(*tables_);
-    if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
-      if (trace_->answers(asked->get_ref<const std::string&>())) return trace_->run(request);
-    }
-  }
   if (capture_ != nullptr) {
     capture_->digest();
     if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "control/acl_images.h"
@@ -40,32 +43,118 @@ std::string flow_text(const FlowKey& k) {
   return k.family == 0 ? "not IP" : five_tuple(k);
 }
 
-class Walk final : public HostContext {
- public:
-  Walk(const Router& router, const TableSet& tables) : router_(router), tables_(tables) {}
-
-  void follow(Place start) {
-    waiting_.push_back(std::move(start));
-    for (unsigned packets = 0; !waiting_.empty(); ++packets) {
-      const Place place = waiting_.front();
-      waiting_.pop_front();
-      if (place.batch->size() == 0) continue;  // it was not made after all
-      if (packets == kMostPackets) {
-        json_["more"] = waiting_.size() + 1;
-        return;
-      }
-      Json way = Json::array();
-      std::swap(way, steps_);
-      met_ = Json::object();
-      end_ = nullptr;
-      walk(place);
-      std::swap(way, steps_);
-      Json one{{"from", place.from}, {"way", std::move(way)}, {"verdict", verdict_}, {"end", std::move(end_)}};
-      one.update(met_);
-      json_["packets"].push_back(std::move(one));
-    }
+void append_texts(std::string& to, const std::vector<std::string>& texts) {
+  to += '[';
+  for (const std::string& text : texts) {
+    if (&text != texts.data()) to += ',';
+    append_json(to, text);
   }
-  Json& json() { return json_; }
+  to += ']';
+}
+
+// What is said of the rules of one list.
+class ListRules {
+ public:
+  ListRules(std::string_view table, const Image& image) : table_(table) {
+    auto rules = AclRulesView::open(image);
+    auto actions = AclActionsView::open(image);
+    auto source = AclSourceView::open(image);
+    if (rules.ok() && actions.ok()) rules_ = *rules, actions_ = *actions;
+    if (source.ok()) source_ = *source;
+  }
+
+  // Sets `json` to {"table", "rule", "action", "text", "file", "line"}. Returns the same as a note.
+  std::string say(uint32_t rule, std::string& json) {
+    const bool known = rule != 0 && rule <= rules_.size();
+    const uint32_t position = known ? position_of(rule) : rule;
+    json = R"({"table":)";
+    append_json(json, table_);
+    fmt::format_to(std::back_inserter(json), R"(,"rule":{})", position);
+    std::string note = fmt::format("rule {}", position);
+    if (known) {
+      const AclAction action = actions_.action(rule);
+      json += action.verb == AclVerb::kDeny   ? R"(,"action":"deny","text":)"
+              : action.verb == AclVerb::kMark ? R"(,"action":"mark","text":)"
+                                              : R"(,"action":"permit","text":)";
+      const std::string text = to_native(configured_rule(rules_.rule(rule), action));
+      append_json(json, text);
+      if (const uint32_t line = source_.line(rule); line != 0) {
+        const std::string_view file = source_.file(rule);
+        json += R"(,"file":)";
+        append_json(json, file);
+        fmt::format_to(std::back_inserter(json), R"(,"line":{})", line);
+        fmt::format_to(std::back_inserter(note), " at {}:{}", file, line);
+      }
+      fmt::format_to(std::back_inserter(note), " '{}'", text);
+    }
+    json += '}';
+    return note;
+  }
+
+ private:
+  static constexpr uint32_t kBlock = 256;
+
+  // An image that is patched has places between its rules where none is: there the range of ports is empty.
+  uint32_t position_of(uint32_t rule) {
+    const auto count = [&](uint32_t first, uint32_t last, uint32_t position) {
+      for (uint32_t r = first; r <= last; ++r)
+        position += rules_.rule(r).src_port_low <= rules_.rule(r).src_port_high ? 1 : 0;
+      return position;
+    };
+    const uint32_t block = (rule - 1) / kBlock;
+    while (before_.size() <= block) {
+      const auto next = static_cast<uint32_t>(before_.size());
+      before_.push_back(count((next - 1) * kBlock + 1, next * kBlock, before_.back()));
+    }
+    return count(block * kBlock + 1, rule, before_[block]);
+  }
+
+  std::string_view table_;
+  AclRulesView rules_;
+  AclActionsView actions_;
+  AclSourceView source_;
+  std::vector<uint32_t> before_ = {0};  // rules before those of block b, as far as somebody has asked
+};
+
+// What is said of the next hops of one route table.
+struct TableHops {
+  std::string_view table;
+  std::optional<NextHopNames> names;
+};
+
+}  // namespace
+
+class PacketWays::Walk final : public HostContext {
+ public:
+  Walk(const Router& router, const TableSet& tables, PrefixOf prefix_of)
+      : router_(router),
+        tables_(tables),
+        prefix_of_(std::move(prefix_of)),
+        slots_(router.elements.size()),
+        lists_(router.elements.size()),
+        hops_(router.elements.size()) {}
+
+  WayEnd explain(unsigned source, std::span<const uint8_t> frame, uint32_t wire_bytes, uint64_t timestamp_ns,
+                 std::string& json) {
+    WayEnd first;
+    json_ = &json;
+    used_ = 0;
+    waiting_.clear();
+    json += R"({"packets":[)";
+    const Router::Target to = router_.target(source, 0);
+    Batch* const batch = to.element == ~0u ? nullptr : new_batch(Batch::arena_need(frame.size()));
+    uint8_t* const bytes = batch == nullptr ? nullptr : batch->reserve_clean(frame.size());
+    if (bytes != nullptr) {
+      std::copy(frame.begin(), frame.end(), bytes);
+      batch->push(bytes, static_cast<uint32_t>(frame.size()), wire_bytes, timestamp_ns, 0);
+      waiting_.push_back({batch, 0, to.element, to.port, "packet"});
+    }
+    follow(first);
+    json += ']';
+    if (!waiting_.empty()) fmt::format_to(std::back_inserter(json), R"(,"more":{})", waiting_.size());
+    json += '}';
+    return first;
+  }
 
   // HostContext -------------------------------------------------------------------------------------------------------
   void forward(unsigned output, const Selection& packets) override {
@@ -79,15 +168,13 @@ class Walk final : public HostContext {
   }
   Batch* spawn(unsigned output, size_t bytes) override {
     const Router::Target to = router_.target(element_, output);
-    if (to.element == ~0u || made_.size() == 4 * kMostPackets) return nullptr;
-    auto batch = Batch::create(1, Batch::arena_need(bytes));
-    if (!batch) return nullptr;
-    made_.push_back(std::make_unique<Batch>(std::move(*batch)));
-    made_.back()->keep_descent();
-    waiting_.push_back({made_.back().get(), 0, to.element, to.port,
+    if (to.element == ~0u || used_ > 4 * kMostPackets) return nullptr;
+    Batch* const batch = new_batch(Batch::arena_need(bytes));
+    if (batch == nullptr) return nullptr;
+    waiting_.push_back({batch, 0, to.element, to.port,
                         fmt::format("made by {} for its output {}", router_.elements[element_]->name, output)});
     notes_.push_back(fmt::format("makes a packet for output {}", output));
-    return made_.back().get();
+    return batch;
   }
   void print(const Batch&, uint32_t, std::string_view line) override {
     notes_.push_back(fmt::format("prints {}", line));
@@ -96,6 +183,66 @@ class Walk final : public HostContext {
   unsigned worker() const override { return 0; }
 
  private:
+  // An empty batch of one packet, as a new one is. Batches stay for the next packet: to unmap their memory interrupts
+  // every core that the process runs on.
+  Batch* new_batch(size_t bytes) {
+    if (used_ == batches_.size()) {
+      auto batch = Batch::create(1, bytes);
+      if (!batch) return nullptr;
+      batches_.push_back(std::make_unique<Batch>(std::move(*batch)));
+      batches_.back()->keep_descent();
+    }
+    Batch& batch = *batches_[used_++];
+    batch.clear();
+    batch.key(0) = FlowKey{};
+    batch.worker(0) = 0;
+    batch.set_departure_ns(0, 0);
+    return &batch;
+  }
+
+  // Those that wait; `first` is what became of the first of them.
+  void follow(WayEnd& first) {
+    for (unsigned packets = 0; !waiting_.empty(); ++packets) {
+      if (waiting_.front().batch->size() == 0) {  // it was not made after all
+        waiting_.pop_front();
+        continue;
+      }
+      if (packets == kMostPackets) return;
+      const Place place = std::move(waiting_.front());
+      waiting_.pop_front();
+      rule_.clear();
+      route_.clear();
+      adjacency_.clear();
+      end_ = {};
+      std::string& json = *json_;
+      json += first.packets == 0 ? R"({"from":)" : R"(,{"from":)";
+      append_json(json, place.from);
+      json += R"(,"way":[)";
+      steps_ = 0;
+      elements_ = first.packets == 0 ? &first.elements : nullptr;
+      walk(place);
+      json += R"(],"verdict":)";
+      append_json(json, verdict_);
+      json += R"(,"end":)";
+      if (end_.element == nullptr) {
+        json += "null";
+      } else {
+        json += R"({"element":)";
+        append_json(json, end_.element->name);
+        json += R"(,"reason":)";
+        if (end_.reason == DropReason::kNone)
+          fmt::format_to(std::back_inserter(json), R"(null,"port":{}}})", end_.port);
+        else
+          fmt::format_to(std::back_inserter(json), R"("{}","port":null}})", to_string(end_.reason));
+      }
+      if (!rule_.empty()) json.append(R"(,"rule":)").append(rule_);
+      if (!route_.empty()) json.append(R"(,"route":)").append(route_);
+      if (!adjacency_.empty()) json.append(R"(,"adjacency":)").append(adjacency_);
+      json += '}';
+      if (first.packets++ == 0) first.element = end_.element, first.reason = end_.reason;
+    }
+  }
+
   void walk(const Place& place) {
     batch_ = place.batch;
     row_ = place.row;
@@ -107,13 +254,14 @@ class Walk final : public HostContext {
         return;
       }
       const Element& element = *router_.elements[element_];
+      if (elements_ != nullptr) elements_->push_back(element_);
       if (element.kind() == ElementKind::kSink) {
         const bool ends = element.port().type == PortSpec::Type::kNull;
         const DropReason reason = batch_->annotation(row_).reason;
         say(element, {});
         if (ends) return dropped(reason == DropReason::kNone ? DropReason::kDiscard : reason, element);
         verdict_ = fmt::format("leaves by {}", element.name);
-        end_ = {{"element", element.name}, {"reason", nullptr}, {"port", batch_->port(row_)}};
+        end_ = {&element, DropReason::kNone, batch_->port(row_)};
         return;
       }
       if (!handle(element, input)) return;
@@ -132,7 +280,7 @@ class Walk final : public HostContext {
     Packet before;
     const BatchView view = batch_->view();
     view.load(row_, kFieldKey, before);
-    const std::vector<uint8_t> bytes(before.bytes(), before.bytes() + before.length());
+    bytes_.assign(before.bytes(), before.bytes() + before.length());
     output_ = -1;
     dropped_ = DropReason::kNone;
     notes_.clear();
@@ -140,25 +288,28 @@ class Walk final : public HostContext {
     one.add(row_);
     switch (element.kind()) {
       case ElementKind::kStage: {
-        StageSlot slot{};
-        slot.outputs = static_cast<uint8_t>(std::min(element.outputs, 255u));
-        if (auto bound = element.bind(tables_, slot); !bound) {
-          verdict_ = fmt::format("cannot be explained at {}: {}", element.name, bound.error().message);
-          return false;
+        std::optional<StageSlot>& slot = slots_[element_];
+        if (!slot) {
+          StageSlot bound{};
+          bound.outputs = static_cast<uint8_t>(std::min(element.outputs, 255u));
+          if (auto ok = element.bind(tables_, bound); !ok) {
+            verdict_ = fmt::format("cannot be explained at {}: {}", element.name, ok.error().message);
+            return false;
+          }
+          slot = bound;
         }
-        auto tile = std::make_unique<Tile>();
-        tile->packet[0] = before;
-        tile->index[0] = row_;
-        tile->count = 1;
-        tile->valid = 1;
-        tile->dead = 0;
-        cpu_stage_kernel(slot.kind)(slot, *tile, 1, false);
-        const Packet& after = tile->packet[0];
+        tile_->packet[0] = before;
+        tile_->index[0] = row_;
+        tile_->count = 1;
+        tile_->valid = 1;
+        tile_->dead = 0;
+        cpu_stage_kernel(slot->kind)(*slot, *tile_, 1, false);
+        const Packet& after = tile_->packet[0];
         view.store(row_, kFieldKey, after);
-        if (tile->output[0] == kDropOutput)
+        if (tile_->output[0] == kDropOutput)
           dropped_ = after.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : after.reason;
         else
-          output_ = tile->output[0];
+          output_ = tile_->output[0];
         break;
       }
       case ElementKind::kHost:
@@ -180,7 +331,7 @@ class Walk final : public HostContext {
     }
     Packet after;
     view.load(row_, kFieldKey, after);
-    compare(element, before, bytes, after);
+    compare(element, before, after);
     if (element.outputs > 1 && output_ >= 0) notes_.push_back(fmt::format("output {}", output_));
     if (dropped_ == DropReason::kNone && output_ < 0) dropped_ = DropReason::kDiscard;
     if (output_ < 0)
@@ -193,7 +344,8 @@ class Walk final : public HostContext {
   }
 
   // What the element changed, as notes.
-  void compare(const Element& element, const Packet& before, const std::vector<uint8_t>& bytes, const Packet& after) {
+  void compare(const Element& element, const Packet& before, const Packet& after) {
+    const std::vector<uint8_t>& bytes = bytes_;
     std::vector<std::string> said;
     if (!(before.key == after.key)) said.push_back(flow_text(after.key));
     if (after.rule != before.rule || (element.class_name == "ACL" && after.key.family != 0))
@@ -222,9 +374,9 @@ class Walk final : public HostContext {
         std::copy(after.bytes() + 6, after.bytes() + 12, from.bytes);
         // In the place of MACs that the kernel has to be asked for stands who that is.
         const bool known = !Neighbours::marked(after.bytes(), after.length());
-        met_["adjacency"] = {{"destination", known ? Json(to_string(to)) : Json(nullptr)},
-                             {"source", known ? Json(to_string(from)) : Json(nullptr)},
-                             {"port", after.port}};
+        adjacency_ = known ? fmt::format(R"({{"destination":"{}","source":"{}","port":{}}})", to_string(to),
+                                         to_string(from), after.port)
+                           : fmt::format(R"({{"destination":null,"source":null,"port":{}}})", after.port);
         said.push_back(known ? fmt::format("{} <- {}", to_string(to), to_string(from))
                              : std::string("neighbour not resolved yet"));
       } else if (first != last) {
@@ -246,48 +398,79 @@ class Walk final : public HostContext {
     return named != tables.end() || tables.size() != 1 ? named : tables.begin();
   }
   std::string rule_note(const Element& element, uint32_t rule) {
-    const auto table = table_of(tables_.acls, element);
     if (rule == 0) {
-      met_["rule"] = nullptr;
+      rule_ = "null";
       return "no rule matches";
     }
-    if (table == tables_.acls.end()) return fmt::format("rule {}", rule);
-    Json json = image_rule_json(table->first, *table->second, rule);
-    std::string note = fmt::format("rule {}", json["rule"].get<uint32_t>());
-    if (json.contains("file"))
-      note += fmt::format(" at {}:{}", json["file"].get<std::string>(), json["line"].get<uint32_t>());
-    if (json.contains("text")) note += fmt::format(" '{}'", json["text"].get<std::string>());
-    met_["rule"] = std::move(json);
-    return note;
+    std::optional<ListRules>& list = lists_[element_];
+    if (!list) {
+      const auto table = table_of(tables_.acls, element);
+      if (table == tables_.acls.end()) return fmt::format("rule {}", rule);
+      list.emplace(table->first, *table->second);
+    }
+    return list->say(rule, rule_);
   }
   std::string hop_note(const Element& element, const Packet& after) {
-    const auto table = table_of(tables_.routes, element);
-    std::string name = fmt::format("#{}", after.next_hop);
-    if (table != tables_.routes.end()) {
+    std::optional<TableHops>& hops = hops_[element_];
+    if (!hops) {
+      const auto table = table_of(tables_.routes, element);
+      if (table == tables_.routes.end()) return fmt::format("next hop #{}", after.next_hop);
+      hops.emplace().table = table->first;
       auto names = NextHopNames::open(table->second->section(SectionTag::kNextHopNames));
-      if (names.ok()) name = names->name(after.next_hop);
-      met_["route"] = {{"table", table->first},
-                       {"destination", to_string(IpAddress{after.key.dst_hi, after.key.dst_lo, after.key.family})},
-                       {"next_hop", name}};
+      if (names.ok()) hops->names = *names;
     }
+    const std::string name(hops->names ? std::string(hops->names->name(after.next_hop))
+                                       : fmt::format("#{}", after.next_hop));
+    const IpAddress to{after.key.dst_hi, after.key.dst_lo, after.key.family};
+    route_ = R"({"table":)";
+    append_json(route_, hops->table);
+    fmt::format_to(std::back_inserter(route_), R"(,"destination":"{}","next_hop":)", to_string(to));
+    append_json(route_, name);
+    if (prefix_of_) {
+      if (const auto prefix = prefix_of_(hops->table, to))
+        fmt::format_to(std::back_inserter(route_), R"(,"prefix":"{}")", to_string(*prefix));
+    }
+    route_ += '}';
     return fmt::format("next hop {}", name);
   }
   void dropped(DropReason reason, const Element& element) {
     verdict_ = fmt::format("dropped: {} at {}", to_string(reason), element.name);
-    end_ = {{"element", element.name}, {"reason", to_string(reason)}, {"port", nullptr}};
+    end_ = {&element, reason, 0};
   }
   void say(const Element& element, const std::vector<std::string>& notes) {
-    steps_.push_back({{"element", element.name}, {"class", element.class_name}, {"notes", notes}});
+    std::string& json = *json_;
+    json += steps_++ == 0 ? R"({"element":)" : R"(,{"element":)";
+    append_json(json, element.name);
+    json += R"(,"class":)";
+    append_json(json, element.class_name);
+    json += R"(,"notes":)";
+    append_texts(json, notes);
+    json += '}';
   }
 
   const Router& router_;
   const TableSet& tables_;
-  std::vector<std::unique_ptr<Batch>> made_;
+  const PrefixOf prefix_of_;
+  // By element, once a packet has come to it; they point into the tables.
+  std::vector<std::optional<StageSlot>> slots_;
+  std::vector<std::optional<ListRules>> lists_;
+  std::vector<std::optional<TableHops>> hops_;
+  std::vector<std::unique_ptr<Batch>> batches_;
+  size_t used_ = 0;  // of them, by the packet that came in and those that were made of it
   std::deque<Place> waiting_;
-  Json json_{{"packets", Json::array()}}, steps_ = Json::array();
-  Json met_ = Json::object(), end_;  // of the packet at hand
-  std::string verdict_;
-  // The packet that is on its way, and what the element at hand says of it.
+  std::unique_ptr<Tile> tile_ = std::make_unique<Tile>();
+  std::vector<uint8_t> bytes_;  // before the element at hand
+  std::string* json_ = nullptr;
+  // The packet that is on its way: what it met, as JSON, and where it ended.
+  std::string rule_, route_, adjacency_, verdict_;
+  struct End {
+    const Element* element = nullptr;
+    DropReason reason = DropReason::kNone;
+    uint16_t port = 0;
+  } end_;
+  unsigned steps_ = 0;
+  std::vector<unsigned>* elements_ = nullptr;
+  // What the element at hand says of it.
   Batch* batch_ = nullptr;
   uint32_t row_ = 0;
   unsigned element_ = 0;
@@ -296,40 +479,20 @@ class Walk final : public HostContext {
   std::vector<std::string> notes_;
 };
 
-}  // namespace
+PacketWays::PacketWays(const Router& router, const TableSet& tables, PrefixOf prefix_of)
+    : walk_(std::make_unique<Walk>(router, tables, std::move(prefix_of))) {}
+PacketWays::~PacketWays() = default;
 
-Json image_rule_json(const std::string& table, const Image& image, uint32_t rule) {
-  Json json{{"table", table}, {"rule", rule}};
-  const auto rules = AclRulesView::open(image);
-  const auto actions = AclActionsView::open(image);
-  if (!rules || !actions || rule == 0 || rule > rules->size()) return json;
-  // An image that is patched has places between its rules where none is: there the range of ports is empty.
-  uint32_t position = 0;
-  for (uint32_t r = 1; r <= rule; ++r) {
-    if (rules->rule(r).src_port_low <= rules->rule(r).src_port_high) ++position;
-  }
-  json["rule"] = position;
-  const AclAction action = actions->action(rule);
-  json["action"] = action.verb == AclVerb::kDeny ? "deny" : action.verb == AclVerb::kMark ? "mark" : "permit";
-  json["text"] = to_native(configured_rule(rules->rule(rule), action));
-  if (const auto source = AclSourceView::open(image); source.ok() && source->line(rule) != 0) {
-    json["file"] = source->file(rule);
-    json["line"] = source->line(rule);
-  }
-  return json;
+WayEnd PacketWays::explain(unsigned source, std::span<const uint8_t> frame, uint32_t wire_bytes, uint64_t timestamp_ns,
+                           std::string& json) {
+  return walk_->explain(source, frame, wire_bytes, timestamp_ns, json);
 }
 
 Json packet_way(const Router& router, const TableSet& tables, unsigned source, std::span<const uint8_t> frame,
                 uint32_t wire_bytes, uint64_t timestamp_ns) {
-  Walk walk(router, tables);
-  const Router::Target first = router.target(source, 0);
-  auto batch = Batch::create(1, Batch::arena_need(frame.size()));
-  uint8_t* const to = batch ? batch->reserve_clean(frame.size()) : nullptr;
-  if (first.element == ~0u || to == nullptr) return std::move(walk.json());
-  std::copy(frame.begin(), frame.end(), to);
-  batch->push(to, static_cast<uint32_t>(frame.size()), wire_bytes, timestamp_ns, 0);
-  walk.follow({&*batch, 0, first.element, first.port, "packet"});
-  return std::move(walk.json());
+  std::string json;
+  PacketWays(router, tables).explain(source, frame, wire_bytes, timestamp_ns, json);
+  return Json::parse(json);
 }
 
 std::string packet_way_text(const Json& way) {

@@ -67,13 +67,16 @@ Result<Json> read_json(std::string_view line, const char* what, const JsonLimits
 }
 
 std::string refusal(const Error& error) {
-  return Json{{"v", kControlVersion}, {"ok", false}, {"error", sluice::to_json(error)}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
+  return result_text(Json{{"v", kControlVersion}, {"ok", false}, {"error", sluice::to_json(error)}});
 }
 
-std::string answer_request(std::string_view line, const std::function<Result<Json>(Json&)>& run) {
+std::string result_text(const Json& result) {
+  return result.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string answer_request(std::string_view line, const std::function<Result<std::string>(Json&)>& run) {
   try {
-    Result<Json> result = Json();
+    Result<std::string> result = std::string();
     auto request = read_json(line, "the request", kRequestLimits);
     if (!request) {
       result = Error(request.error().message, R"(such as {"v": 1, "command": "show runtime"})");
@@ -87,9 +90,7 @@ std::string answer_request(std::string_view line, const std::function<Result<Jso
       result = run(*request);
     }
     if (!result) return refusal(result.error());
-    Json json{{"v", kControlVersion}, {"ok", true}};
-    json["result"] = std::move(*result);
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return fmt::format(R"({{"v":{},"ok":true,"result":)", kControlVersion).append(*result) + '}';
   } catch (const std::bad_alloc&) {
     return refusal(Error("out of memory"));
   }

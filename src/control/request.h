@@ -33,9 +33,11 @@ inline constexpr JsonLimits kAnswerLimits{size_t{1} << 23, 1024};
 Result<nlohmann::ordered_json> read_json(std::string_view line, const char* what, const JsonLimits& limits);
 
 // The answer to one request, whatever its bytes are: an object without newlines. `run` gets an object of our version,
-// whose strings it may take.
+// whose strings it may take, and returns the result as text: an object without newlines.
 std::string answer_request(std::string_view line,
-                           const std::function<Result<nlohmann::ordered_json>(nlohmann::ordered_json&)>& run);
+                           const std::function<Result<std::string>(nlohmann::ordered_json&)>& run);
+// A result as text; what is not UTF-8 in it becomes U+FFFD.
+std::string result_text(const nlohmann::ordered_json& result);
 // The answer that is this error.
 std::string refusal(const Error& error);
 // What an answer says: its result, which is an object, or its error, where `theirs` is set to true. Other errors: it is

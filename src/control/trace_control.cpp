@@ -5,13 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "base/counted.h"
 #include "control/json.h"
 #include "control/key_text.h"
-#include "control/packet_way.h"
 #include "control/request.h"
-#include "control/route_report.h"
 #include "formats/native_rules.h"
 #include "net/parse.h"
 #include "net/text.h"
@@ -31,46 +31,44 @@ FlowKey key_of(const FollowedPacket& packet) {
   return headers.key;
 }
 
-Json fate_json(const FollowedPacket& packet) {
-  Json fate{{"forwarded", packet.left()}};
-  const DropReason why = packet.why();
-  fate["reason"] = why == DropReason::kNone ? Json(nullptr) : Json(to_string(why));
-  if (!packet.element.empty()) {
-    fate["element"] = packet.element;
-  } else {
-    fate["element"] = packet.ends.empty() ? Json(nullptr) : Json(packet.ends.front().element);
-  }
-  fate["ends"] = Json::array();
+void append_reason(std::string& to, DropReason reason) {
+  if (reason == DropReason::kNone)
+    to += "null";
+  else
+    append_json(to, to_string(reason));
+}
+
+void append_fate(std::string& to, const FollowedPacket& packet) {
+  to += packet.left() ? R"({"forwarded":true,"reason":)" : R"({"forwarded":false,"reason":)";
+  append_reason(to, packet.why());
+  to += R"(,"element":)";
+  if (!packet.element.empty())
+    append_json(to, packet.element);
+  else if (!packet.ends.empty())
+    append_json(to, packet.ends.front().element);
+  else
+    to += "null";
+  to += R"(,"ends":[)";
   for (const FollowedPacket::End& end : packet.ends) {
-    fate["ends"].push_back({{"element", end.element},
-                            {"port", end.port},
-                            {"reason", end.reason == DropReason::kNone ? Json(nullptr) : Json(to_string(end.reason))}});
+    to += &end == packet.ends.data() ? R"({"element":)" : R"(,{"element":)";
+    append_json(to, end.element);
+    fmt::format_to(std::back_inserter(to), R"(,"port":{},"reason":)", end.port);
+    append_reason(to, end.reason);
+    to += '}';
   }
-  return fate;
+  to += "]}";
 }
 
 // Whether what was explained is what was recorded. What a sink does with a packet that came to it (a rate, a full
 // queue, a neighbour that does not answer) is no matter of the graph.
-bool agrees(const FollowedPacket& packet, const Json& way) {
-  if (way.at("packets").empty()) return false;
-  const Json& first = way["packets"][0];
-  const Json& end = first.at("end");
+bool agrees(const FollowedPacket& packet, const WayEnd& end) {
+  if (end.packets == 0) return false;
   if (packet.fate.reason != DropReason::kNone)
-    return !end.is_null() && end["element"] == packet.element && end["reason"] == to_string(packet.fate.reason);
-  if (packet.ends.empty()) return way["packets"].size() > 1;
-  return !end.is_null() && end["reason"].is_null() &&
+    return end.element != nullptr && end.element->name == packet.element && end.reason == packet.fate.reason;
+  if (packet.ends.empty()) return end.packets > 1;
+  return end.element != nullptr && end.reason == DropReason::kNone &&
          std::any_of(packet.ends.begin(), packet.ends.end(),
-                     [&](const FollowedPacket::End& e) { return end["element"] == e.element; });
-}
-
-void add_prefix(Json& route, const FollowedPacket& packet, LiveTables& tables) {
-  const auto table = route.at("table").get<std::string>();
-  // The routes that are known are those of now.
-  if (tables.changed("routes", table) > packet.generation) return;
-  const auto rib = tables.routes(table);
-  if (!rib || *rib == nullptr) return;
-  auto said = explain_routes(**rib, {}, route.at("destination").get<std::string>(), 1, 1);
-  if (said.ok() && !(*said)["routes"].empty()) route["prefix"] = (*said)["routes"][0]["prefix"];
+                     [&](const FollowedPacket::End& e) { return e.element == end.element->name; });
 }
 
 }  // namespace
@@ -96,26 +94,49 @@ Result<std::vector<AclMatchRule>> parse_packet_filter(const std::string& text) {
   return rules;
 }
 
-Json followed_json(const FollowedPacket& packet, const Router* router, LiveTables* tables) {
-  Json json{{"number", packet.number},         {"timestamp_ns", packet.timestamp_ns},
-            {"input", packet.input},           {"bytes", packet.wire_bytes},
-            {"captured", packet.frame.size()}, {"flow", five_tuple(key_of(packet))},
-            {"generation", packet.generation}, {"worker", packet.worker},
-            {"on_device", packet.on_device},   {"fate", fate_json(packet)},
-            {"explanation", nullptr},          {"agrees", nullptr}};
-  if (router == nullptr || packet.tables == nullptr) {
-    json["why_not"] = router == nullptr ? "the graph was replaced since" : "too many generations at once";
+PacketWays& FollowedTexts::ways_of(const FollowedPacket& packet) {
+  for (const auto& [tables, ways] : ways_) {
+    if (tables == packet.tables) return *ways;
+  }
+  // The routes that are known are those of now.
+  const auto prefix_of = [this, generation = packet.generation](std::string_view table, const IpAddress& destination) {
+    const std::string name(table);
+    if (tables_.changed("routes", name) > generation) return std::optional<IpPrefix>();
+    const auto rib = tables_.routes(name);
+    if (!rib.ok() || *rib == nullptr) return std::optional<IpPrefix>();
+    const Rib::Match match = (*rib)->match(destination);
+    if (match.next_hop == 0) return std::optional<IpPrefix>();
+    return std::optional(prefix_around(destination, match.length));
+  };
+  ways_.emplace_back(packet.tables, std::make_unique<PacketWays>(router_, *packet.tables, prefix_of));
+  return *ways_.back().second;
+}
+
+std::string FollowedTexts::text(const FollowedPacket& packet) {
+  std::string json = fmt::format(R"({{"number":{},"timestamp_ns":{},"input":)", packet.number, packet.timestamp_ns);
+  append_json(json, packet.input);
+  fmt::format_to(std::back_inserter(json), R"(,"bytes":{},"captured":{},"flow":"{}")", packet.wire_bytes,
+                 packet.frame.size(), five_tuple(key_of(packet)));
+  fmt::format_to(std::back_inserter(json), R"(,"generation":{},"worker":{},"on_device":{},"fate":)", packet.generation,
+                 packet.worker, packet.on_device);
+  append_fate(json, packet);
+  json += R"(,"explanation":)";
+  const bool replaced = packet.generation < first_generation_;
+  if (replaced || packet.tables == nullptr) {
+    json += R"(null,"agrees":null,"why_not":)";
+    append_json(json, replaced ? "the graph was replaced since" : "too many generations at once");
+    json += '}';
     return json;
   }
   unsigned source = 0;
-  while (source < router->elements.size() && router->elements[source]->name != packet.input) ++source;
-  if (source == router->elements.size()) return json;
-  json["explanation"] =
-      packet_way(*router, *packet.tables, source, packet.frame, packet.wire_bytes, packet.timestamp_ns);
-  json["agrees"] = agrees(packet, json["explanation"]);
-  for (Json& one : json["explanation"]["packets"]) {
-    if (one.contains("route") && tables != nullptr) add_prefix(one["route"], packet, *tables);
+  while (source < router_.elements.size() && router_.elements[source]->name != packet.input) ++source;
+  if (source == router_.elements.size()) {
+    json += R"(null,"agrees":null)";
+  } else {
+    const WayEnd end = ways_of(packet).explain(source, packet.frame, packet.wire_bytes, packet.timestamp_ns, json);
+    json += agrees(packet, end) ? R"(,"agrees":true)" : R"(,"agrees":false)";
   }
+  json += '}';
   return json;
 }
 
@@ -193,27 +214,21 @@ std::string trace_text(const Json& trace) {
   return t;
 }
 
-struct TraceControl::Shown {
-  std::vector<Json> packets;
-};
-
 TraceControl::TraceControl(Engine& engine, std::shared_ptr<PacketTaps> taps)
-    : engine_(engine), taps_(std::move(taps)), shown_(std::make_unique<Shown>()) {}
-TraceControl::~TraceControl() = default;
+    : engine_(engine), taps_(std::move(taps)) {}
 
 void TraceControl::digest(LiveTables& tables) {
   if (order_ == nullptr) return;
-  for (const auto& packet : order_->take()) {
-    const Router* const router = packet->generation >= first_generation_ ? &engine_.router() : nullptr;
-    shown_->packets.push_back(followed_json(*packet, router, &tables));
-  }
+  const auto through = order_->take();
+  FollowedTexts texts(engine_.router(), tables, first_generation_);
+  for (const auto& packet : through) shown_.push_back({packet->number, texts.text(*packet)});
 }
 
 bool TraceControl::answers(std::string_view command) const {
   return command == "trace add" || command == "trace clear" || command == "show trace";
 }
 
-Result<Json> TraceControl::run(Json& request) {
+Result<std::string> TraceControl::run(Json& request) {
   RequestFields fields(request);
   const std::string command = fields.text("command");
   if (command == "trace add") {
@@ -227,41 +242,46 @@ Result<Json> TraceControl::run(Json& request) {
   if (auto ok = fields.done(); !ok) return std::move(ok).error();
   if (command == "show trace") return show(count);
   taps_->stop(Tap::kTrace);
-  const size_t cleared = shown_->packets.size();
-  shown_->packets.clear();
+  const size_t cleared = shown_.size();
+  shown_.clear();
   order_.reset();
   asked_ = 0;
   filter_.clear();
-  return Json{{"cleared", cleared}};
+  return fmt::format(R"({{"cleared":{}}})", cleared);
 }
 
-Result<Json> TraceControl::add(uint64_t packets, const std::string& filter) {
+Result<std::string> TraceControl::add(uint64_t packets, const std::string& filter) {
   if (engine_.by_packets())
     return Error("the packet scheduler runs this graph, and follows no packets",
                  "put Print elements into it, or run it without queues, timers and scripts");
   auto rules = parse_packet_filter(filter);
   if (!rules) return std::move(rules).error();
-  shown_->packets.clear();
+  shown_.clear();
   order_ = taps_->start(Tap::kTrace, std::move(*rules), packets, kMostBytes);
   asked_ = packets;
   filter_ = filter;
-  return Json{{"asked", packets}, {"filter", filter}};
+  std::string json = fmt::format(R"({{"asked":{},"filter":)", packets);
+  append_json(json, filter);
+  return json + '}';
 }
 
-Json TraceControl::show(size_t count) const {
-  Json json{{"asked", asked_}, {"followed", 0}, {"on_their_way", 0}, {"missed", 0}, {"filter", filter_}};
-  if (order_ != nullptr) {
-    json["followed"] = order_->followed();
-    json["on_their_way"] = order_->followed() - std::min<uint64_t>(order_->followed(), shown_->packets.size());
-    json["missed"] = order_->missed();
+std::string TraceControl::show(size_t count) {
+  const uint64_t followed = order_ == nullptr ? 0 : order_->followed();
+  std::string json =
+      fmt::format(R"({{"asked":{},"followed":{},"on_their_way":{},"missed":{},"filter":)", asked_, followed,
+                  followed - std::min<uint64_t>(followed, shown_.size()), order_ == nullptr ? 0 : order_->missed());
+  append_json(json, filter_);
+  json += R"(,"packets":[)";
+  std::sort(shown_.begin(), shown_.end(), [](const Shown& a, const Shown& b) { return a.number < b.number; });
+  const size_t first = shown_.size() - std::min(shown_.size(), count);
+  size_t bytes = json.size();
+  for (size_t i = first; i < shown_.size(); ++i) bytes += shown_[i].json.size() + 1;
+  json.reserve(bytes + 2);
+  for (size_t i = first; i < shown_.size(); ++i) {
+    if (i != first) json += ',';
+    json += shown_[i].json;
   }
-  json["packets"] = Json::array();
-  for (const Json& packet : shown_->packets) json["packets"].push_back(packet);
-  std::stable_sort(json["packets"].begin(), json["packets"].end(), [](const Json& a, const Json& b) {
-    return a["number"].get<uint64_t>() < b["number"].get<uint64_t>();
-  });
-  auto& packets = json["packets"];
-  if (packets.size() > count) packets.erase(packets.begin(), packets.end() - static_cast<ptrdiff_t>(count));
+  json += "]}";
   return json;
 }
 

@@ -7,9 +7,12 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "control/live_tables.h"
+#include "control/packet_way.h"
 #include "exec/engine.h"
 #include "exec/packet_taps.h"
 
@@ -24,7 +27,6 @@ class TraceControl {
 
   // `taps` are those of the engine's options.
   TraceControl(Engine& engine, std::shared_ptr<PacketTaps> taps);
-  ~TraceControl();
 
   // Another graph runs since the generation that is current now: packets of those before are shown as they were
   // recorded.
@@ -33,31 +35,53 @@ class TraceControl {
   void digest(LiveTables& tables);
 
   bool answers(std::string_view command) const;
-  Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
+  // The text of the result.
+  Result<std::string> run(nlohmann::ordered_json& request);
 
  private:
-  Result<nlohmann::ordered_json> add(uint64_t packets, const std::string& filter);
+  Result<std::string> add(uint64_t packets, const std::string& filter);
   // Of the packets that are through the last `count`.
-  nlohmann::ordered_json show(size_t count) const;
+  std::string show(size_t count);
 
-  struct Shown;
+  struct Shown {
+    uint64_t number;
+    std::string json;
+  };
   Engine& engine_;
   std::shared_ptr<PacketTaps> taps_;
   std::shared_ptr<TapOrder> order_;  // nullptr: nothing was asked for
   uint64_t asked_ = 0;
   std::string filter_;
   uint64_t first_generation_ = 0;
-  std::unique_ptr<Shown> shown_;
+  std::vector<Shown> shown_;  // kMostPackets at most
 };
 
 // The flat rules of a filter: a native rule, with or without its verb. Errors: those of the rule; more than one line;
 // more than 1024 rules.
 Result<std::vector<AclMatchRule>> parse_packet_filter(const std::string& text);
 
-// One followed packet: {"number", "timestamp_ns", "input", "bytes", "captured", "flow", "generation", "worker",
-// "on_device", "fate": {"forwarded", "reason", "element", "ends": [...]}, "explanation": as of packet_way, or null,
-// "agrees"}. `router` and `tables` are those that it met; nullptr: they are gone.
-nlohmann::ordered_json followed_json(const FollowedPacket& packet, const Router* router, LiveTables* tables);
+// Followed packets as text. It holds the tables that they met: it lives for as long as some packets are explained.
+class FollowedTexts {
+ public:
+  // Packets of generations before `first_generation` met another graph than `router`.
+  FollowedTexts(const Router& router, LiveTables& tables, uint64_t first_generation = 0)
+      : router_(router), tables_(tables), first_generation_(first_generation) {}
+
+  // {"number", "timestamp_ns", "input", "bytes", "captured", "flow", "generation", "worker", "on_device", "fate":
+  // {"forwarded", "reason", "element", "ends": [...]}, "explanation": as of PacketWays, or null, "agrees", and where it
+  // is not explained "why_not"}.
+  std::string text(const FollowedPacket& packet);
+
+ private:
+  PacketWays& ways_of(const FollowedPacket& packet);
+
+  const Router& router_;
+  LiveTables& tables_;
+  const uint64_t first_generation_;
+  // PacketTaps keeps two generations at most.
+  std::vector<std::pair<std::shared_ptr<const TableSet>, std::unique_ptr<PacketWays>>> ways_;
+};
+
 // "show trace" for people.
 std::string trace_text(const nlohmann::ordered_json& trace);
 

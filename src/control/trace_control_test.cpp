@@ -14,6 +14,7 @@
 
 #include "control/capture_control.h"
 #include "control/json.h"
+#include "control/live_fuzz_input.h"
 #include "elements/register_all.h"
 #include "elements/tables.h"
 #include "exec/emu/emu_device.h"
@@ -133,8 +134,11 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
     }
     if (!(*answer)["ended"].is_null()) break;
   }
+  FollowedTexts texts(*router, live);
   for (const auto& packet : order->take()) {
-    const Json json = followed_json(*packet, &*router, &live);
+    const std::string text = texts.text(*packet);
+    EXPECT_EQ(text, FollowedTexts(*router, live).text(*packet)) << "others were explained before";
+    const Json json = Json::parse(text);
     ++out.traced[json["fate"]["reason"].is_null() ? "" : json["fate"]["reason"].get<std::string>()];
     if (!json["agrees"].is_boolean()) {
       ++out.unexplained;
@@ -235,6 +239,85 @@ TEST(Trace, FilterIsARuleWithOrWithoutItsVerb) {
   EXPECT_TRUE(parse_packet_filter("")->empty());
   for (const char* text : {"udp frm any", "include \"/etc/passwd\"", "define a = 1.2.3.4", "udp from any\nto any"})
     EXPECT_FALSE(parse_packet_filter(text).ok()) << text;
+}
+
+Json ask(FuzzedRuntime& runtime, Json request) {
+  request["v"] = Control::kVersion;
+  const Json said = Json::parse(runtime.control->answer(request.dump()));
+  EXPECT_TRUE(said["ok"].get<bool>()) << said.dump();
+  return said["result"];
+}
+// A packet to UDP port `port` that meets the tables of now.
+std::shared_ptr<FollowedPacket> follow_one(FuzzedRuntime& runtime, uint16_t port) {
+  auto batch = Batch::create(1, size_t{1} << 12);
+  EXPECT_TRUE(batch.ok());
+  const std::vector<uint8_t> frame = udp4("10.0.0.1", "8.8.0.2").ports(1, port).size(100).build();
+  uint8_t* to = batch->reserve_clean(frame.size());
+  std::copy(frame.begin(), frame.end(), to);
+  batch->push(to, static_cast<uint32_t>(frame.size()), static_cast<uint32_t>(frame.size()), 0, 0);
+  std::vector<FollowedRow> rows;
+  runtime.taps->receive(*batch, *runtime.runtime->publisher().current(),
+                        runtime.router.elements[runtime.plan.sources[0].element]->name, rows);
+  EXPECT_EQ(rows.size(), 1u);
+  rows.at(0).packet->fate.reason = DropReason::kAclDeny;
+  for (const auto& element : runtime.router.elements) {
+    if (element->class_name == "ACL") rows[0].packet->element = element->name;
+  }
+  return rows[0].packet;
+}
+
+// The tables that decided a packet explain it, whether it is through before they are replaced or after.
+TEST(Trace, APacketIsExplainedByTheTablesThatItMet) {
+  FuzzedRuntime runtime;
+  ask(runtime, {{"command", "trace add"}, {"packets", 10}});
+  auto before = follow_one(runtime, 53), late = follow_one(runtime, 53);
+  PacketTaps::finish(std::move(before));
+  const auto change = [&](const char* text) {
+    ask(runtime, {{"command", "acl change"}, {"table", "edge"}, {"changes", text}, {"name", "test"}});
+  };
+  change("add at 1 permit udp from any to any port 53\nadd at 2 deny udp from any to any port 54");
+  PacketTaps::finish(std::move(late));
+  PacketTaps::finish(follow_one(runtime, 54));
+  change("delete 2\ndelete 1");
+  const Json packets = ask(runtime, {{"command", "show trace"}})["packets"];
+  ASSERT_EQ(packets.size(), 3u);
+  for (size_t i = 0; i < packets.size(); ++i) {
+    EXPECT_EQ(packets[i]["number"], i + 1);
+    EXPECT_EQ(packets[i]["generation"], i < 2 ? 1 : 2);
+    EXPECT_TRUE(packets[i]["agrees"].get<bool>()) << packets[i].dump(1);
+    const Json& rule = packets[i]["explanation"]["packets"][0]["rule"];
+    EXPECT_EQ(rule["rule"], i < 2 ? 1 : 2);
+    EXPECT_EQ(rule["text"], fmt::format("deny udp from any to any port {}", i < 2 ? 53 : 54));
+  }
+}
+
+// Numbers of rules are not their positions once a list was patched.
+TEST(Trace, ARuleOfALongListIsNamedByItsPosition) {
+  FuzzedRuntime runtime;
+  std::string list;
+  for (int port = 1000; port < 2000; ++port) list += fmt::format("deny udp from any to any port {}\n", port);
+  ask(runtime, {{"command", "acl replace"},
+                {"table", "edge"},
+                {"file", {{"name", "long.acl"}, {"folder", "/"}, {"text", list}}}});
+  ask(runtime, {{"command", "acl change"},
+                {"table", "edge"},
+                {"changes",
+                 "delete 1\ndelete 300\nadd at 5 permit tcp from any to any port 1\nadd at 6 permit tcp "
+                 "from any to any port 2\nadd at 7 permit tcp from any to any port 3"},
+                {"name", "test"}});
+  ask(runtime, {{"command", "trace add"}, {"packets", 10}});
+  for (const uint16_t port : {1001, 1200, 1255, 1256, 1257, 1700, 1999}) PacketTaps::finish(follow_one(runtime, port));
+  const Json packets = ask(runtime, {{"command", "show trace"}})["packets"];
+  ASSERT_EQ(packets.size(), 7u);
+  const Json all = ask(runtime, {{"command", "show rules"}, {"table", "edge"}, {"count", 2000}})["rules"];
+  for (const Json& packet : packets) {
+    const Json& rule = packet["explanation"]["packets"][0]["rule"];
+    const Json& listed = all.at(rule["rule"].get<size_t>() - 1);
+    EXPECT_EQ(rule["rule"], listed["rule"]);
+    EXPECT_EQ(rule["text"], listed["text"]);
+    const auto text = rule["text"].get<std::string>();
+    EXPECT_TRUE(packet["flow"].get<std::string>().ends_with(":" + text.substr(text.rfind(' ') + 1))) << text;
+  }
 }
 
 TEST(Trace, RoomIsBoundedAndWhatFindsNoneIsCounted) {

@@ -127,15 +127,19 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
 
 Worker::~Worker() = default;
 
-void Worker::record_logged(const LoggedRules& logs, uint32_t rule, uint32_t row, const FlowKey& key, uint32_t bytes,
-                           uint32_t ip_bytes) {
-  logs.record(id_, rule, [&](LoggedPacket& packet) {
-    packet.timestamp_ns = walk_->batch->timestamp_ns(row);
-    packet.key = key;
-    packet.bytes = bytes;
-    packet.ip_bytes = ip_bytes;
-    if (walk_->batch == walk_->root) packet.source = walk_->source;
+void Worker::record_logged(const LoggedRules& logs, uint32_t row, const Packet& p, uint32_t bytes) {
+  logs.record(id_, p.rule, [&](LoggedPacket& packet) {
+    fill_logged(packet, row, p.key, bytes, p.end - std::min<uint32_t>(p.end, p.l3));
   });
+}
+
+void Worker::fill_logged(LoggedPacket& packet, uint32_t row, const FlowKey& key, uint32_t bytes,
+                         uint32_t ip_bytes) const {
+  packet.timestamp_ns = walk_->batch->timestamp_ns(row);
+  packet.key = key;
+  packet.bytes = bytes;
+  packet.ip_bytes = ip_bytes;
+  if (walk_->batch == walk_->root) packet.source = walk_->source;
 }
 
 void Worker::drop(unsigned element, DropReason reason, uint64_t count) {

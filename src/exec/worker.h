@@ -26,6 +26,8 @@
 
 namespace sluice {
 
+struct LoggedPacket;
+
 struct PrintRecord {
   uint32_t order;
   uint32_t sequence;  // as of TxRecord
@@ -252,11 +254,9 @@ class Worker {
   RuleHits::Adder hits_at(const StageSlot& slot) const { return walk_->snapshot->hits_of(slot.element, id_); }
   const LoggedRules* logs_at(const StageSlot& slot) const { return walk_->snapshot->logs_of(slot.element); }
   // Records a packet of row `row` that a rule of `logs` decided.
-  void record_logged(const LoggedRules& logs, uint32_t rule, uint32_t row, const FlowKey& key, uint32_t bytes,
-                     uint32_t ip_bytes);
-  void record_logged(const LoggedRules& logs, uint32_t row, const Packet& p, uint32_t bytes) {
-    record_logged(logs, p.rule, row, p.key, bytes, p.end - std::min<uint32_t>(p.end, p.l3));
-  }
+  void record_logged(const LoggedRules& logs, uint32_t row, const Packet& p, uint32_t bytes);
+  // What is recorded of it.
+  void fill_logged(LoggedPacket& packet, uint32_t row, const FlowKey& key, uint32_t bytes, uint32_t ip_bytes) const;
   // A packet that left a stage by an output without a successor: a packet that is not bad has no reason of its own.
   void drop_at(const StageSlot& slot, DropReason reason) {
     drop(slot.element, reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);

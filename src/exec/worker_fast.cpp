@@ -229,8 +229,10 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
         const uint32_t near = FastBurst::lanes_where([&](uint32_t i) { return range.holds(burst.rule[i]); }) & came;
         for_lanes(near, [&](uint32_t i) {
           if (!logs->has(burst.rule[i])) return;
-          burst.fill_keys();
-          record_logged(*logs, burst.rule[i], burst.row[i], burst.key(i), burst.bytes(i), burst.ip_bytes[i]);
+          logs->record(id_, burst.rule[i], [&](LoggedPacket& packet) {
+            burst.fill_keys();  // of most packets nobody asks: they are only counted
+            fill_logged(packet, burst.row[i], burst.key(i), burst.bytes(i), burst.ip_bytes[i]);
+          });
         });
       }
     }
