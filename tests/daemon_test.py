@@ -288,13 +288,13 @@ class Daemon(unittest.TestCase):
     def test_a_list_that_fits_takes_the_place_of_a_short_one(self):
         done = self.sluice("gen", "rules", "--shape", "acl", "--count", "20000", "--out", "many.acl")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.start("--http", "127.0.0.1:0", "--control", "s", "--max-memory", "60MiB")
+        self.start("--http", "127.0.0.1:0", "--control", "s", "--max-memory", "25MiB")
         done = self.sluice("acl", "replace", "acl", "many.acl", "--control", "s")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.sluice("gen", "rules", "--shape", "acl", "--count", "400000", "--out", "many.acl")
         done = self.sluice("acl", "replace", "acl", "many.acl", "--control", "s")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("more than the limit of 60.0 MiB", done.stderr)
+        self.assertIn("more than the limit of 25.0 MiB", done.stderr)
         self.assertGreater(len(json.loads(self.sluice("show", "rules", "--count", "30000", "-o", "json", "--control", "s").stdout)["rules"]), 15000)
 
     def test_without_a_file_there_is_nothing_to_reload(self):
