@@ -189,6 +189,84 @@ TEST(Fast, VectorsSortAndGatherWhatScalarsDo) {
   EXPECT_GT(tagged, 300u);
 }
 
+// Bursts that are filled by whole steps, each beginning with what came past the last lane of the one before, hold
+// together what one packet at a time gives, in its order. Into two bursts in turns, and into one.
+TEST(Fast, LanesPastTheLastBeginTheNextBurst) {
+  size_t handed_on = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    constexpr uint32_t kRows = LinkedRows::kMost;
+    Batch batch = seed % 4 < 2 ? mixed(kRows, seed) : motley(kRows, seed);
+    const BatchView view = batch.view();
+    uint32_t rows[kRows], rest[kRows];
+    for (uint32_t i = 0; i < kRows; ++i) rows[i] = i;
+    LinkedRows linked[2];
+    sort_rows(view, rows, kRows, linked[0], linked[1], rest);
+    // Plain packets of all rows, and those of each family.
+    for (const unsigned of : {0u, 1u, 2u}) {
+      const uint32_t n = of == 0 ? kRows : linked[of - 1].count;
+      const auto gather = [&](uint32_t at, uint32_t some, FastBurst& burst) {
+        return of == 0 ? gather_plain(view, rows + at, some, burst, rest)
+                       : gather_linked(view, linked[of - 1], at, some, burst, rest);
+      };
+      const uint8_t family = of == 2 ? 6 : 4;
+      FastBurst bursts[2], alone;
+      std::memset(static_cast<void*>(bursts), 0xa5, sizeof bursts);
+      for (FastBurst& burst : bursts) burst.clear(), burst.family = family;
+      FastBurst* burst = &bursts[0];
+      uint32_t looked = 0;  // at rows, by the packets that come alone
+      const auto compare = [&] {
+        for (uint32_t i = 0; i < burst->count; ++i) {
+          FastBurst one;
+          std::memset(static_cast<void*>(&one), 0x5a, sizeof one);
+          one.clear();
+          one.family = family;
+          while (one.count == 0 && looked < n) {
+            of == 0 ? gather_plain_scalar(view, rows + looked, 1, one, rest)
+                    : gather_linked_scalar(view, linked[of - 1], looked, 1, one, rest);
+            ++looked;
+          }
+          ASSERT_EQ(one.count, 1u) << seed;
+          std::memset(static_cast<void*>(&alone), 0xa5, sizeof alone);
+          alone.clear();
+          alone.family = family;
+          // Lane i as the only one of a burst.
+          alone.set_key(0, burst->key(i));
+          alone.rest[0] = burst->rest[i];
+          alone.ip[0] = burst->ip[i];
+          alone.row[0] = burst->row[i];
+          alone.length[0] = burst->length[i];
+          alone.ip_bytes[0] = burst->ip_bytes[i];
+          alone.places[0] = burst->places[i];
+          alone.link[0] = burst->link[i];
+          alone.tci[0] = burst->tci[i];
+          alone.hop[0] = burst->hop[i];
+          alone.rule[0] = burst->rule[i];
+          alone.next_hop[0] = burst->next_hop[i];
+          alone.count = 1;
+          expect_same_lanes(alone, one, seed);
+        }
+      };
+      for (uint32_t at = 0; at < n;) {
+        const uint32_t some = std::min(n - at, gather_most(*burst));
+        gather(at, some, *burst);
+        at += some;
+        if (burst->count < FastBurst::kLanes) continue;
+        const uint32_t extra = burst->count - FastBurst::kLanes;
+        ASSERT_LE(extra, 16u);
+        burst->count = FastBurst::kLanes;
+        compare();
+        FastBurst* const following = seed % 2 == 0 ? burst : &bursts[burst == &bursts[0] ? 1 : 0];
+        following->clear();
+        if (extra != 0) following->take_extra(*burst, extra);
+        burst = following;
+        handed_on += extra;
+      }
+      compare();
+    }
+  }
+  EXPECT_GT(handed_on, 1000u);
+}
+
 bool same_registers(const Packet& a, const Packet& b) {
   return a.frame == b.frame && a.data == b.data && a.end == b.end && a.wire_end == b.wire_end && a.l3 == b.l3 &&
          a.l4 == b.l4 && a.ether_type == b.ether_type && a.vlan_tci == b.vlan_tci && a.vlan_count == b.vlan_count &&
