@@ -132,32 +132,16 @@ Exit list_algorithms() {
   const char* const for_gpu = "the choice of `auto` for a GPU, wherever the table is built";
   json["acl"].push_back({{"name", kAclAutoGpu}, {"default", false}, {"summary", for_gpu}});
   table.add({"acl", kAclAutoGpu, "IPv4, IPv6", "", for_gpu});
-  const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
-  for (const LpmSummary& s : lpm_summaries()) {
-    const bool default4 = s.ipv4 && s.name == all4.front(), default6 = s.ipv6 && s.name == all6.front();
-    json["routes"].push_back({{"name", s.name},
-                              {"ipv4", s.ipv4},
-                              {"ipv6", s.ipv6},
-                              {"default4", default4},
-                              {"default6", default6},
-                              {"summary", s.summary}});
-    table.add({"routes", s.name,
-               s.ipv4 && s.ipv6 ? "IPv4, IPv6"
-               : s.ipv4         ? "IPv4"
-                                : "IPv6",
-               default4 && default6 ? "IPv4, IPv6"
-               : default4           ? "IPv4"
-               : default6           ? "IPv6"
-                                    : "",
-               s.summary});
-  }
-  json["routes"].push_back({{"name", kLpmAuto},
-                            {"ipv4", true},
-                            {"ipv6", true},
-                            {"default4", false},
-                            {"default6", false},
-                            {"summary", chosen}});
-  table.add({"routes", kLpmAuto, "IPv4, IPv6", "", chosen});
+  const auto add_routes = [&](const std::string& name, bool ipv4, bool ipv6, bool is_default,
+                              const std::string& summary) {
+    json["routes"].push_back(
+        {{"name", name}, {"ipv4", ipv4}, {"ipv6", ipv6}, {"default", is_default}, {"summary", summary}});
+    const char* const families = ipv4 && ipv6 ? "IPv4, IPv6" : ipv4 ? "IPv4" : "IPv6";
+    table.add({"routes", name, families, is_default ? "yes" : "", summary});
+  };
+  for (const LpmSummary& s : lpm_summaries()) add_routes(s.name, s.ipv4, s.ipv6, false, s.summary);
+  add_routes(kLpmAuto, true, true, true, chosen);
+  add_routes(kLpmAutoGpu, true, true, false, for_gpu);
   if (json_output()) {
     print_json(json);
   } else {
