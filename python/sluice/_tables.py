@@ -89,6 +89,11 @@ class ShadowFinding:
     conflict: bool
 
 
+def _for(device: str, algorithm: str) -> str:
+    """`auto` of the engine chooses for a core."""
+    return "auto-gpu" if algorithm == "auto" and device != "cpu" else algorithm
+
+
 class Acl:
     """An access list: rules of which the first that matches a packet decides.
 
@@ -116,16 +121,16 @@ class Acl:
         path: a file, plain or compressed, or the bytes of one (`name` stands for it in errors): rules, or an image of
           `save` or `sluice compile`.
         format: auto (by content), classbench, native, vpp, iptables[:CHAIN], nft[:[TABLE/]CHAIN].
-        algorithm: auto, or a name of `sluice tables --algorithms`.
+        algorithm: a name of `sluice tables --algorithms`; auto chooses by the list and the device.
         count: each rule counts its packets and bytes (`hits`).
         device: cpu, emu (host threads in a GPU's place), cuda or cuda:N. Never another than the one that is asked for.
 
         Errors: sluice.Error with file, line, column, what was expected and help; OSError for a file that cannot be read.
         """
         if isinstance(path, (bytes, bytearray, memoryview)):
-            return cls(_sluice.Acl.read(bytes(path), name, format, algorithm, count, device), name)
+            return cls(_sluice.Acl.read(bytes(path), name, format, _for(device, algorithm), count, device), name)
         file = readable(path)
-        return cls(_sluice.Acl.open(file, format, algorithm, count, device), file)
+        return cls(_sluice.Acl.open(file, format, _for(device, algorithm), count, device), file)
 
     @classmethod
     def from_rules(
@@ -149,7 +154,7 @@ class Acl:
                 raise ValueError(f"rules[{i - 1}] has several lines")
         # An empty text would be taken for one that was cut off; a comment says that there are no rules.
         text = "".join(line + "\n" for line in lines or ["# no rules"]).encode()
-        return cls(_sluice.Acl.read(text, "rules", format, algorithm, count, device), "rules")
+        return cls(_sluice.Acl.read(text, "rules", format, _for(device, algorithm), count, device), "rules")
 
     def classify(
         self,
@@ -410,19 +415,20 @@ class Fib:
         cls,
         path: Path | bytes | Sequence[Path],
         *,
-        algorithm4: str = "",
-        algorithm6: str = "",
+        algorithm4: str = "auto",
+        algorithm6: str = "auto",
         device: str = "cpu",
         name: str = "memory",
     ) -> Fib:
         """Reads routes.
 
         path: a file, several, or the bytes of one: text (as `ip route` writes, too), MRT, plain or compressed, or an image.
-        algorithm4, algorithm6: of IPv4 and IPv6, names of `sluice tables --algorithms` or auto.
+        algorithm4, algorithm6: of IPv4 and IPv6, names of `sluice tables --algorithms`; auto chooses.
         device: as of `Acl.from_file`.
 
         Errors: sluice.Error with file, line, column, what was expected and help; OSError for a file that cannot be read.
         """
+        algorithm4, algorithm6 = _for(device, algorithm4), _for(device, algorithm6)
         if isinstance(path, (bytes, bytearray, memoryview)):
             return cls(_sluice.Fib.read(bytes(path), name, algorithm4, algorithm6, device), name)
         paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)

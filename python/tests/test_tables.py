@@ -192,6 +192,15 @@ def test_devices_give_the_same(acl, device):
     assert (other.classify(**keys) == 1).all()
 
 
+def test_auto_chooses_for_where_lookups_run() -> None:
+    assert sluice.Fib.from_file(ROUTES.encode()).algorithms == ("sail", "range24")
+    assert sluice.Fib.from_file(ROUTES.encode(), device="emu").algorithms == ("dir24", "poptrie")
+    assert sluice.Fib.from_file(ROUTES.encode(), device="emu", algorithm4="sail").algorithms == ("sail", "poptrie")
+    rules = [f"permit tcp from 10.{i % 100}.{i % 250}.0/24 to any port {1000 + i}" for i in range(300)]
+    assert sluice.Acl.from_rules(rules).algorithm == "bitvec"
+    assert sluice.Acl.from_rules(rules, device="emu").algorithm in ("tuple_space", "tuple_merge")
+
+
 def test_updates_are_whole_or_not_at_all():
     acl = sluice.Acl.from_rules(NATIVE)
     before = acl.generation
