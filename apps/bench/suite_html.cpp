@@ -64,7 +64,7 @@ std::string bars(const std::vector<const Json*>& rows, const std::string& unit) 
     if (high / step < 5) step /= 2;
     while (ticks.empty() || ticks.back() < high) ticks.push_back(step * static_cast<double>(ticks.size()));
   }
-  constexpr double kLeft = 350, kWide = 520, kLine = 20, kTop = 10;
+  constexpr double kLeft = 376, kWide = 494, kLine = 20, kTop = 10;
   const auto x = [&](double v) {
     const double part =
         decades ? std::log(std::max(v, ticks.front()) / ticks.front()) / std::log(ticks.back() / ticks.front())
