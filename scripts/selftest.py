@@ -564,7 +564,7 @@ class Names(unittest.TestCase):
     """What the documents call by name is there."""
     def test_files_of_code(self):
         files = {str(path.relative_to(ROOT)) for folder in
-                 ("src", "apps", "tests", "scripts", "docs", "bench", "cmake", "examples", "integrations") for path in (ROOT / folder).rglob("*.*")}
+                 ("src", "apps", "tests", "scripts", "docs", "bench", "cmake", "examples", "include", "integrations", "packaging", "python") for path in (ROOT / folder).rglob("*.*")}
         missing = []
         for page in [*ROOT.glob("*.md"), *(ROOT / file for file in files if file.endswith(".md"))]:
             text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)

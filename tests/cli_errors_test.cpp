@@ -52,6 +52,8 @@ TEST_F(CliErrorsTest, WrongCommandLines) {
   expect("run", 2, "error: neither a configuration nor --in is given\n  help: see 'sluice run --help'\n");
   expect("run --acl rules", 2, "error: --in is missing\n  help: see 'sluice run --help'\n");
   expect("run --in a.pcap --adjacencies x", 2, "error: --adjacencies needs --routes\n");
+  expect("run --in a.pcap --routes routes --route-algorithm dir25", 2,
+         "error: --route-algorithm: there is no IPv4 route algorithm 'dir25'\n  help: did you mean 'dir24'?\n");
   expect("run --in a.pcap --routes routes --icmp-errors 1.2.3", 2,
          "error: --icmp-errors: '1.2.3' is not an address\n  help: give the router's own IPv4 address, IPv6 address, "
          "or both with a comma\n");

@@ -647,7 +647,7 @@ Exit bench_pipeline(const Options& o) {
     need(file.commit(), Exit::kIo);
   }
   g.acl_algorithm = acl_algorithm_on(devices, o.algorithm);
-  const LpmNames names = route_algorithms_on(devices, o.route_algorithm);
+  const LpmNames names = route_algorithms_on(devices, o.route_algorithm, "--route-algorithm");
   g.route_algorithm = names.algorithm4;
   g.route_algorithm6 = names.algorithm6;
   g.routes = split_route_files(o.routes);

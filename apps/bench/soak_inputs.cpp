@@ -165,7 +165,7 @@ void write_capture(const SoakOptions& o, const std::vector<Variant>& variants, c
 SoakInputs make_soak_inputs(const SoakOptions& o, const OpenDevices& devices, const TemporaryFolder& folder,
                             Progress& progress) {
   const std::string algorithm = acl_algorithm_on(devices, o.algorithm);
-  const LpmNames names = route_algorithms_on(devices, o.route_algorithm);
+  const LpmNames names = route_algorithms_on(devices, o.route_algorithm, "--route-algorithm");
   progress.step("generating tables and traffic");
   const std::vector<Variant> variants = make_variants(o);
   Sha256 hash;

@@ -176,8 +176,8 @@ std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name
   return checked == kAclAuto && table_target(devices) == TableTarget::kGpu ? kAclAutoGpu : checked;
 }
 
-LpmNames route_algorithms_on(const OpenDevices& devices, const std::string& names) {
-  LpmNames checked = check_lpm_algorithms(names);
+LpmNames route_algorithms_on(const OpenDevices& devices, const std::string& names, std::string_view option) {
+  LpmNames checked = check_lpm_algorithms(names, option);
   if (table_target(devices) == TableTarget::kGpu) {
     for (std::string* name : {&checked.algorithm4, &checked.algorithm6}) {
       if (*name == kLpmAuto) *name = kLpmAutoGpu;

@@ -58,7 +58,8 @@ inline TableTarget table_target(const OpenDevices& devices) {
 std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name);
 
 // The same of routes.
-LpmNames route_algorithms_on(const OpenDevices& devices, const std::string& names);
+LpmNames route_algorithms_on(const OpenDevices& devices, const std::string& names,
+                             std::string_view option = "--algorithm");
 
 // The first CUDA device's name, or "".
 std::string gpu_name(const OpenDevices& devices);

@@ -188,7 +188,7 @@ TableOverrides GraphRun::overrides_of() const {
   overrides.acl_algorithm = o_.algorithm;
   overrides.on_device = table_target(devices_) == TableTarget::kGpu;
   if (!o_.route_algorithm.empty()) {
-    const LpmNames names = check_lpm_algorithms(o_.route_algorithm);
+    const LpmNames names = check_lpm_algorithms(o_.route_algorithm, "--route-algorithm");
     overrides.route_algorithm = names.algorithm4;
     overrides.route_algorithm6 = names.algorithm6;
   }

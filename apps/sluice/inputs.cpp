@@ -195,20 +195,20 @@ LoadedAcl load_acl(InputSet& inputs, const std::string& path, const std::string&
 
 // -- routes ----------------------------------------------------------------------------------------------------------
 
-LpmNames check_lpm_algorithms(const std::string& text) {
+LpmNames check_lpm_algorithms(const std::string& text, std::string_view option) {
   const auto all4 = lpm_algorithm_choices4(), all6 = lpm_algorithm_choices6();
   LpmNames names{kLpmAuto, kLpmAuto};
   const std::vector<std::string> given = split_commas(text);
   auto has = [](const std::vector<std::string>& in, const std::string& name) {
     return std::find(in.begin(), in.end(), name) != in.end();
   };
-  auto unknown = [](const std::string& name, const std::vector<std::string>& in, const char* family) {
+  auto unknown = [&](const std::string& name, const std::vector<std::string>& in, const char* family) {
     const std::string near = closest_match(name, in);
-    fail(Exit::kUsage, fmt::format("--algorithm: there is no {} route algorithm '{}'", family, name),
+    fail(Exit::kUsage, fmt::format("{}: there is no {} route algorithm '{}'", option, family, name),
          near.empty() ? fmt::format("algorithms: {}", fmt::join(in, ", ")) : fmt::format("did you mean '{}'?", near));
   };
   if (given.size() > 2)
-    fail(Exit::kUsage, fmt::format("--algorithm: '{}' names more than two algorithms", text), "give A, or A4,A6");
+    fail(Exit::kUsage, fmt::format("{}: '{}' names more than two algorithms", option, text), "give A, or A4,A6");
   if (!given.empty()) {
     if (!has(all4, given[0])) unknown(given[0], all4, "IPv4");
     names.algorithm4 = given[0];

@@ -90,13 +90,13 @@ struct LoadedRoutes {
   uint32_t lookup(const IpAddress& address) const;
 };
 
-// "A", "A4,A6" or empty. Ends with kUsage when there is no such algorithm for its family.
+// "A", "A4,A6" or empty, as `option` gives them. Ends with kUsage when there is no such algorithm for its family.
 struct LpmNames {
   std::string algorithm4, algorithm6;
 
   std::string text() const { return algorithm4 + "," + algorithm6; }
 };
-LpmNames check_lpm_algorithms(const std::string& names);
+LpmNames check_lpm_algorithms(const std::string& names, std::string_view option = "--algorithm");
 Rib read_routes(InputSet& inputs, const std::vector<std::string>& files, RouteReport* report);
 LoadedRoutes load_routes(InputSet& inputs, const std::vector<std::string>& files, const std::string& algorithms);
 LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const std::string& algorithms);
