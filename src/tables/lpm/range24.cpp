@@ -343,13 +343,13 @@ struct Range24Bulk {
     return any;
   }
 
-  // From the trees' first keys to the leaves' values.
+  // From the trees' first keys to those of their last nodes, and what is looked for there.
   template <typename Leaf>
-  __attribute__((SLUICE_RANGE24, always_inline)) static inline void descend(const Arrays<Leaf>& a, const uint64_t* hi,
-                                                                            uint64_t (&at)[kGroup],
-                                                                            uint32_t* next_hops) {
+  __attribute__((SLUICE_RANGE24, always_inline)) static inline void to_last_nodes(const Arrays<Leaf>& a,
+                                                                                  const uint64_t* hi,
+                                                                                  uint64_t (&at)[kGroup],
+                                                                                  __m512i (&key)[kGroup]) {
     const auto* bytes = reinterpret_cast<const unsigned char*>(hi);
-    __m512i key[kGroup];
 #pragma GCC unroll 8
     for (size_t k = 0; k < kGroup; ++k) {
       uint32_t middle;
@@ -359,6 +359,15 @@ struct Range24Bulk {
     }
 #pragma GCC unroll 8
     for (size_t k = 0; k < kGroup; ++k) at[k] = step(key[k], a.second, at[k]);
+  }
+
+  // From the trees' first keys to the leaves' values.
+  template <typename Leaf>
+  __attribute__((SLUICE_RANGE24, always_inline)) static inline void descend(const Arrays<Leaf>& a, const uint64_t* hi,
+                                                                            uint64_t (&at)[kGroup],
+                                                                            uint32_t* next_hops) {
+    __m512i key[kGroup];
+    to_last_nodes(a, hi, at, key);
 #pragma GCC unroll 8
     for (size_t k = 0; k < kGroup; ++k) {
       const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(a.third + at[k]));
@@ -419,18 +428,10 @@ struct Range24Bulk {
         ask_scalar(v, hi + i, places + i, kGroup);
         continue;
       }
-      const auto* bytes = reinterpret_cast<const unsigned char*>(hi + i);
       __m512i key[kGroup];
+      to_last_nodes(a, hi + i, at, key);
 #pragma GCC unroll 8
       for (size_t k = 0; k < kGroup; ++k) {
-        uint32_t middle;
-        std::memcpy(&middle, bytes + 8 * k + 2, sizeof middle);
-        key[k] = _mm512_set1_epi32(static_cast<int>(middle));
-        at[k] = step(key[k], a.first, at[k]);
-      }
-#pragma GCC unroll 8
-      for (size_t k = 0; k < kGroup; ++k) {
-        at[k] = step(key[k], a.second, at[k]);
         prefetch_read(a.third + at[k]);
         places[i + k] = static_cast<uint32_t>(at[k] >> 4);
       }
