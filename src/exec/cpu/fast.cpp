@@ -658,15 +658,9 @@ void edit_some(const BatchView& view, const FastBurst& burst, uint32_t mask) {
 
 // All lanes in use have all edits and an untagged link header then.
 inline void edit_alike(const BatchView& view, const FastBurst& burst, bool extents_change) {
-  const bool six = burst.family == 6;
   for (uint32_t i = 0; i < burst.count; ++i) {
-    uint8_t* ip = burst.ip[i];
-    if (six) {
-      ip[7] = static_cast<uint8_t>(burst.hop[i]);
-    } else {
-      store_le32(ip + kHopWord, burst.hop[i]);
-    }
-    std::memcpy(ip - kEtherHeaderBytes, burst.rewrite[i], 12);
+    store_hop(burst, i);
+    std::memcpy(burst.ip[i] - kEtherHeaderBytes, burst.rewrite[i], 12);
     view.port[burst.row[i]] = burst.port[i];
   }
   if (!extents_change) return;
@@ -720,14 +714,7 @@ inline void commit(const BatchView& view, const FastBurst& burst, uint32_t mask,
       moved |= (burst.length[i] ^ (burst.ip_bytes[i] + burst.link[i])) | (burst.l3(i) ^ burst.link[i]);
       tagged |= burst.link[i] ^ kEtherHeaderBytes;
     }
-    if (tagged == 0 && burst.one_run) {
-      edit_run(view, burst, headers || moved != 0);
-      return;
-    }
-    if (tagged == 0) {
-      edit_alike(view, burst, headers || moved != 0);
-      return;
-    }
+    if (tagged == 0) return (burst.one_run ? edit_run : edit_alike)(view, burst, headers || moved != 0);
   }
   edit_some(view, burst, mask);
 }

@@ -81,7 +81,13 @@ size_t routes_in_crowded_24s(std::span<const Route6> routes) {
 
 }  // namespace
 
-LpmChoice choose_lpm(const Rib& rib, TableTarget target) {
+namespace {
+
+struct Chosen {
+  std::string algorithm, why;
+};
+
+Chosen choose4(const Rib& rib, TableTarget target) {
   // /24s with longer prefixes in them: each costs dir24 and sail 512 bytes.
   size_t divided = 0;
   int64_t last = -1;
@@ -91,31 +97,22 @@ LpmChoice choose_lpm(const Rib& rib, TableTarget target) {
     ++divided;
   }
   constexpr size_t kManyDivided = 100'000;  // 50 MB of blocks
-  LpmChoice choice;
   if (divided > kManyDivided) {
-    choice.algorithm4 = Poptrie::kName;
-    choice.why4 = fmt::format("{} /24s have longer prefixes, which cost direct tables half a KiB each", divided);
-  } else if (target == TableTarget::kGpu) {
-    choice.algorithm4 = Dir24::kName;
-    choice.why4 = "one load for nearly every address, and 32 MB fit into the device's L2 cache";
-  } else {
-    choice.algorithm4 = Sail::kName;
-    choice.why4 = "two loads without a branch, from a third of dir24's memory";
+    return {Poptrie::kName,
+            fmt::format("{} /24s have longer prefixes, which cost direct tables half a KiB each", divided)};
   }
-  if (target == TableTarget::kGpu) {
-    choice.algorithm6 = Poptrie::kName;
-    choice.why6 = "reads one 32-byte sector per level, the unit in which a GPU reads";
-  } else if (const size_t crowded = routes_in_crowded_24s(rib.routes6()); crowded > rib.routes6().size() / 8) {
-    choice.algorithm6 = PlanB::kName;
-    choice.why6 = fmt::format("{} routes lie in /24s of more ranges than a tree of range24 holds", crowded);
-  } else {
-    choice.algorithm6 = Range24::kName;
-    choice.why6 = "two small arrays and three cache lines for every address, without a branch";
-  }
-  return choice;
+  if (target == TableTarget::kGpu)
+    return {Dir24::kName, "one load for nearly every address, and 32 MB fit into the device's L2 cache"};
+  return {Sail::kName, "two loads without a branch, from a third of dir24's memory"};
 }
 
-namespace {
+Chosen choose6(const Rib& rib, TableTarget target) {
+  if (target == TableTarget::kGpu)
+    return {Poptrie::kName, "reads one 32-byte sector per level, the unit in which a GPU reads"};
+  if (const size_t crowded = routes_in_crowded_24s(rib.routes6()); crowded > rib.routes6().size() / 8)
+    return {PlanB::kName, fmt::format("{} routes lie in /24s of more ranges than a tree of range24 holds", crowded)};
+  return {Range24::kName, "two small arrays and three cache lines for every address, without a branch"};
+}
 
 std::optional<TableTarget> target_of(std::string_view asked) {
   if (asked == kLpmAuto) return TableTarget::kCpu;
@@ -125,13 +122,18 @@ std::optional<TableTarget> target_of(std::string_view asked) {
 
 }  // namespace
 
+LpmChoice choose_lpm(const Rib& rib, TableTarget target) {
+  Chosen four = choose4(rib, target), six = choose6(rib, target);
+  return {std::move(four.algorithm), std::move(six.algorithm), std::move(four.why), std::move(six.why)};
+}
+
 std::string chosen_lpm4(const Rib& rib, std::string_view asked) {
   const auto target = target_of(asked);
-  return target ? choose_lpm(rib, *target).algorithm4 : std::string(asked);
+  return target ? choose4(rib, *target).algorithm : std::string(asked);
 }
 std::string chosen_lpm6(const Rib& rib, std::string_view asked) {
   const auto target = target_of(asked);
-  return target ? choose_lpm(rib, *target).algorithm6 : std::string(asked);
+  return target ? choose6(rib, *target).algorithm : std::string(asked);
 }
 
 Result<Image> build_routes(const Rib& rib, std::string_view asked4, std::string_view asked6) {
