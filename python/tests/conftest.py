@@ -1,5 +1,6 @@
 """Inputs that the tests make: frames, captures, lists."""
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -144,3 +145,33 @@ def random_keys(n, seed=1, flags=np.uint16):
         "proto": random.choice(np.array([1, 6, 17, 47], np.uint8), n),
         "flags": random.choice(np.array([0, 2, 0x12], np.uint8), n) if flags is np.uint8 else random.choice(np.array([0, 0x0200, 0x1200], np.uint16), n),
     }
+
+
+def looked_up_while_it_changes(acl, times, verdicts):
+    """Three threads ask `verdicts()` so many times while another changes the list of one rule between deny and permit: each
+    answer is of one generation."""
+    seen, errors, stop = set(), [], threading.Event()
+
+    def look():
+        try:
+            for _ in range(times):
+                found = np.unique(verdicts())
+                assert len(found) == 1, "the answers of one call are of one generation"
+                seen.add(int(found[0]))
+        except BaseException as error:
+            errors.append(error)
+
+    def change():
+        while not stop.is_set():
+            acl.update(text="replace 1 permit ip from any to any")
+            acl.update(text="replace 1 deny ip from any to any")
+
+    writer = threading.Thread(target=change)
+    readers = [threading.Thread(target=look) for _ in range(3)]
+    for thread in (writer, *readers):
+        thread.start()
+    for thread in readers:
+        thread.join()
+    stop.set()
+    writer.join()
+    assert not errors and seen <= {1, 2}

@@ -1,7 +1,6 @@
 """Lists and routes against definitions: the first rule that matches, the longest prefix."""
 import gzip
 import pickle
-import threading
 import tracemalloc
 import warnings
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 import sluice
-from conftest import CLASSBENCH, classbench_oracle, ipv4_frame, ipv6_frame, random_keys
+from conftest import CLASSBENCH, classbench_oracle, ipv4_frame, ipv6_frame, looked_up_while_it_changes, random_keys
 
 NATIVE = ["permit tcp from any to any port 80-443", "deny udp from 10.0.0.0/8 to any port 53", "permit ip from any to 192.0.2.0/24"]
 
@@ -220,31 +219,7 @@ def test_updates_are_whole_or_not_at_all():
 def test_lookups_and_changes_of_several_threads():
     acl = sluice.Acl.from_rules(["deny ip from any to any"])
     keys = random_keys(20_000)
-    seen, errors, stop = set(), [], threading.Event()
-
-    def look():
-        try:
-            for _ in range(20):
-                found = np.unique(acl.classify(**keys, returns="verdicts"))
-                assert len(found) == 1, "the answers of one call are of one generation"
-                seen.add(int(found[0]))
-        except BaseException as error:
-            errors.append(error)
-
-    def change():
-        while not stop.is_set():
-            acl.update(text="replace 1 permit ip from any to any")
-            acl.update(text="replace 1 deny ip from any to any")
-
-    writer = threading.Thread(target=change)
-    readers = [threading.Thread(target=look) for _ in range(3)]
-    for thread in (writer, *readers):
-        thread.start()
-    for thread in readers:
-        thread.join()
-    stop.set()
-    writer.join()
-    assert not errors and seen <= {1, 2}
+    looked_up_while_it_changes(acl, 20, lambda: acl.classify(**keys, returns="verdicts"))
 
 
 def test_hits_follow_their_rules():

@@ -2,7 +2,6 @@
 import gc
 import subprocess
 import sys
-import threading
 import types
 
 import gpu_tensors
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import sluice
-from conftest import CLASSBENCH, random_keys
+from conftest import CLASSBENCH, looked_up_while_it_changes, random_keys
 from gpu_tensors import Tensor, check, check_order, memory_of, numbers, packed
 
 
@@ -93,32 +92,7 @@ def test_threads_and_changes(memory):
     acl = sluice.Acl.from_rules(["deny ip from any to any"], device=memory.name)
     keys = random_keys(5_000)
     columns = put(memory, keys)
-    seen, errors, stop = set(), [], threading.Event()
-
-    def look():
-        try:
-            for _ in range(30):
-                found = np.unique(numbers(memory, acl.classify(**columns, returns="verdicts")))
-                assert len(found) == 1, "the answers of one call are of one generation"
-                seen.add(int(found[0]))
-        except BaseException as error:
-            errors.append(error)
-
-    def change():
-        while not stop.is_set():
-            acl.update(text="replace 1 permit ip from any to any")
-            acl.update(text="replace 1 deny ip from any to any")
-
-    writer = threading.Thread(target=change)
-    readers = [threading.Thread(target=look) for _ in range(3)]
-    writer.start()
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
-    stop.set()
-    writer.join()
-    assert not errors and seen <= {1, 2}
+    looked_up_while_it_changes(acl, 30, lambda: numbers(memory, acl.classify(**columns, returns="verdicts")))
     acl.update(text="replace 1 permit ip from any to any")
     assert set(numbers(memory, acl.classify(**columns, returns="verdicts"))) == {1}
 
