@@ -55,100 +55,52 @@ struct Keys {
                     " has " + std::to_string(size));
       }
     }
-    const bool four = src && dst;
-    const bool six = src6 && dst6;
+    const auto pair = [](const Column& a, const char* as, const Column& b, const char* bs) {
+      if (a && !b) wrong_value(std::string(bs) + " is missing beside " + as);
+      if (b && !a) wrong_value(std::string(as) + " is missing beside " + bs);
+      return a && b;
+    };
+    const bool four = pair(src, "src", dst, "dst");
+    const bool six = pair(src6, "src6", dst6, "dst6");
     if (!four && !six) wrong_value("src and dst are missing: addresses as uint32, or as an array of (n, 16) uint8");
     if (!family && four && six) wrong_value("family is missing: it says which of src and src6 a row has");
     one_family = four ? 4 : 6;
     one_bits = sport || dport ? FlowKey::kHasPorts : 0;
   }
 
-  // Fills the keys [at, at + n).
-  void gather(size_t at, size_t n, FlowKey* keys) const {
-    if (family) return gather_mixed(at, n, keys);
-    const Rest rest(*this, at);
-    if (one_family == 4) {
-      const In<uint32_t> from(src, at), to(dst, at);
-      for (size_t i = 0; i < n; ++i) put(keys[i], 0, from[i], 0, to[i], rest.ports(i), rest.end(i, 4));
+  // Of the rows [at, at + n), n at most 32, all columns that there are.
+  void take(api::KeyBurst& to, size_t at, size_t n) const {
+    const auto column = [&]<typename T>(T* into, const Column& from) {
+      if (from) api::KeyBurst::take(into, from.row(at), from.stride(), n);
+    };
+    column(to.source, src);
+    column(to.destination, dst);
+    if (src6) api::KeyBurst::take_address(to.source_high, to.source_low, src6.row(at), src6.stride(), n);
+    if (dst6) api::KeyBurst::take_address(to.destination_high, to.destination_low, dst6.row(at), dst6.stride(), n);
+    column(to.src_port, sport);
+    column(to.dst_port, dport);
+    if (flags && flags.bits() == 8) {
+      for (size_t i = 0; i < n; ++i) to.flags[i] = static_cast<uint16_t>(flags.at<uint8_t>(at + i) << 8);
     } else {
-      for (size_t i = 0; i < n; ++i) put_six(keys[i], at + i, rest.ports(i), rest.end(i, 6));
+      column(to.flags, flags);
+    }
+    column(to.icmp, icmp);
+    column(to.protocol, proto);
+    column(to.dscp, dscp);
+    column(to.bytes, bytes);
+    if (bits) {
+      column(to.bits, bits);
+    } else {
+      std::fill_n(to.bits, n, one_bits);
     }
   }
-
- private:
-  // A column from a row on; where it is not given, zeros.
-  template <typename T>
-  struct In {
-    In(const Column& column, size_t from, bool on = true)
-        : at(column && on ? column.row(from) : kZeros), stride(column && on ? column.stride() : 0) {}
-    T operator[](size_t i) const {
-      T value;
-      std::memcpy(&value, at + static_cast<int64_t>(i) * stride, sizeof value);
-      return value;
-    }
-    static constexpr uint8_t kZeros[8] = {};
-    const uint8_t* at;
-    int64_t stride;
-  };
-
-  // All but the addresses, as the last two words of a key.
-  struct Rest {
-    Rest(const Keys& k, size_t at)
-        : sport(k.sport, at),
-          dport(k.dport, at),
-          icmp(k.icmp, at),
-          flags16(k.flags, at, k.flags.bits() == 16),
-          proto(k.proto, at),
-          dscp(k.dscp, at),
-          flags8(k.flags, at, k.flags.bits() == 8),
-          bits(k.bits, at),
-          bytes(k.bytes, at),
-          given_bits(k.bits ? uint8_t{0} : k.one_bits) {}
-    uint64_t ports(size_t i) const {
-      const uint64_t flags = flags16[i] | uint64_t{flags8[i]} << 8;
-      return sport[i] | uint64_t{dport[i]} << 16 | flags << 32 | uint64_t{proto[i]} << 48 | uint64_t{dscp[i]} << 56;
-    }
-    uint64_t end(size_t i, uint8_t family) const {
-      return family | uint64_t{static_cast<uint8_t>(bits[i] | given_bits)} << 8 | uint64_t{icmp[i]} << 16 |
-             uint64_t{bytes[i]} << 32;
-    }
-    In<uint16_t> sport, dport, icmp, flags16;
-    In<uint8_t> proto, dscp, flags8, bits;
-    In<uint32_t> bytes;
-    uint8_t given_bits;
-  };
-  static_assert(offsetof(FlowKey, src_port) == 32 && offsetof(FlowKey, dst_port) == 34 &&
-                offsetof(FlowKey, flags) == 36 && offsetof(FlowKey, protocol) == 38 && offsetof(FlowKey, dscp) == 39 &&
-                offsetof(FlowKey, family) == 40 && offsetof(FlowKey, bits) == 41 && offsetof(FlowKey, icmp) == 42 &&
-                offsetof(FlowKey, reserved) == 44);
-
-  // Whole words: lookups read keys so, and what is stored in pieces would make them wait.
-  static void put(FlowKey& key, uint64_t src_hi, uint64_t src_lo, uint64_t dst_hi, uint64_t dst_lo, uint64_t ports,
-                  uint64_t end) {
-    auto* const to = reinterpret_cast<uint8_t*>(&key);
-    store_le64(to, src_hi);
-    store_le64(to + 8, src_lo);
-    store_le64(to + 16, dst_hi);
-    store_le64(to + 24, dst_lo);
-    store_le64(to + 32, ports);
-    store_le64(to + 40, end);
-  }
-  void put_six(FlowKey& key, size_t i, uint64_t ports, uint64_t end) const {
-    const uint8_t* const from = src6.row(i);
-    const uint8_t* const to = dst6.row(i);
-    put(key, load_be64(from), load_be64(from + 8), load_be64(to), load_be64(to + 8), ports, end);
-  }
-  void gather_mixed(size_t at, size_t n, FlowKey* keys) const {
-    const Rest rest(*this, at);
-    for (size_t i = 0; i < n; ++i) {
-      const auto of = family.at<uint8_t>(at + i);
-      const uint64_t end = rest.end(i, of);
-      if (of == 6 && src6 && dst6) {
-        put_six(keys[i], at + i, rest.ports(i), end);
-      } else {
-        const bool four = of == 4 && src && dst;
-        put(keys[i], 0, four ? src.at<uint32_t>(at + i) : 0, 0, four ? dst.at<uint32_t>(at + i) : 0, rest.ports(i),
-            end);
+  // Fills the keys [at, at + n), by way of `burst`.
+  void gather(api::KeyBurst& burst, size_t at, size_t n, FlowKey* keys) const {
+    for (size_t done = 0; done < n; done += api::KeyBurst::kLanes) {
+      const size_t some = std::min(n - done, api::KeyBurst::kLanes);
+      take(burst, at + done, some);
+      for (size_t i = 0; i < some; ++i) {
+        burst.store(i, family ? family.at<uint8_t>(at + done + i) : one_family, &keys[done + i]);
       }
     }
   }
@@ -283,6 +235,7 @@ class Acl {
       answers.marks = output<uint32_t>("out", out, keys.size);
     }
     const nb::gil_scoped_release release;
+    api::KeyBurst burst(keys.one_family);
     if (!channels_.on_host()) {
       const uint64_t newest = sluice_acl_generation(acl_.get());
       channels_.run(
@@ -290,25 +243,28 @@ class Acl {
           [&](sluice_device* d, const sluice_channel_options* o, sluice_errors** e) {
             return sluice_channel_open_acl(d, acl_.get(), o, e);
           },
-          [&](size_t at, size_t n, FlowKey* to) { keys.gather(at, n, to); },
+          [&](size_t at, size_t n, FlowKey* to) { keys.gather(burst, at, n, to); },
           [&](size_t at, const sluice_match* found, const uint32_t*, size_t n) { answers.put(at, found, n); });
       return newest;
     }
     return acl_->table->read(keys.size >= api::kLongAclLookup, [&](const OpenedAcl& opened) {
       const api::Counting counting(acl_->seats.get(), opened);
-      std::array<FlowKey, kAclBurst> some;
-      std::array<sluice_match, kAclBurst> found;
+      const auto look_up = [&](auto&& some, size_t at, size_t n) {
+        if (answers.positions != nullptr) return api::find_burst(opened, counting, some, n, answers.positions + at);
+        std::array<sluice_match, kAclBurst> found;
+        api::classify_burst(opened, counting, some, n, found.data());
+        answers.put(at, found.data(), n);
+      };
+      std::array<FlowKey, kAclBurst> mixed;
       for (size_t at = 0; at < keys.size; at += kAclBurst) {
         const size_t n = std::min(keys.size - at, kAclBurst);
-        keys.gather(at, n, some.data());
-        if (answers.positions != nullptr) {
-          api::find_burst(
-              opened, counting, [&](size_t i) { return &some[i]; }, n, answers.positions + at);
-          continue;
+        if (keys.family) {
+          keys.gather(burst, at, n, mixed.data());
+          look_up([&](size_t i) { return &mixed[i]; }, at, n);
+        } else {
+          keys.take(burst, at, n);
+          look_up(burst, at, n);
         }
-        api::classify_burst(
-            opened, counting, [&](size_t i) { return &some[i]; }, n, found.data());
-        answers.put(at, found.data(), n);
       }
     });
   }

@@ -67,6 +67,24 @@ def test_columns_of_every_form_are_the_same_keys(acl, tmp_path):
     np.testing.assert_array_equal(acl.classify(**frozen), expected)
 
 
+@pytest.mark.parametrize("algorithm", ["tuple_merge", "bitvec", "tuple_space"])
+def test_keys_that_no_packet_has_are_those_of_linear(algorithm):
+    """Ports beside an ICMP type, flags of 16 bits, and full bursts without them."""
+    rules = ["permit tcp from 10.0.0.0/9 to any port 1-40000", "deny icmp from any to any icmp-type 8", "permit udp from any port 53 to any", "deny ip from 10.0.0.0/8 to any"]
+    n = 3_000
+    some = np.random.default_rng(5)
+    keys: dict = {"src": np.uint32(0x0A000000) + some.integers(0, 1 << 24, n, np.uint32), "dst": some.integers(0, 1 << 32, n, np.uint32)}
+    keys |= {name: some.integers(0, 1 << 16, n, np.uint16) for name in ("dport", "flags")}
+    keys |= {"sport": some.choice(np.array([53, 54], np.uint16), n)}
+    keys |= {"icmp": some.choice(np.array([0, 8 << 8], np.uint16), n), "proto": some.choice(np.array([1, 6, 17], np.uint8), n)}
+    keys |= {"bits": some.integers(0, 8, n, np.uint8), "dscp": some.integers(0, 64, n, np.uint8)}
+    ordinary = keys | {"flags": keys["flags"] & 0xFF00, "icmp": np.zeros(n, np.uint16), "bits": np.ones(n, np.uint8)}
+    for columns in (keys, ordinary, {k: v for k, v in keys.items() if k != "bits"}):
+        expected = sluice.Acl.from_rules(rules, algorithm="linear").classify(**columns)
+        assert len(set(expected.tolist())) > 2
+        np.testing.assert_array_equal(sluice.Acl.from_rules(rules, algorithm=algorithm).classify(**columns), expected)
+
+
 def test_nothing_is_copied(acl):
     import pyarrow as pa
 
@@ -111,6 +129,7 @@ def test_wrong_arguments_name_the_argument_and_write_nothing(acl):
         (dict(sport=keys["sport"][:9]), ValueError, "sport"),
         (dict(dst=keys["dst"].reshape(5, 2)), (TypeError, ValueError), "dst"),
         (dict(src=None), ValueError, "src"),
+        (dict(src6=np.zeros((10, 16), np.uint8)), ValueError, "dst6"),
         (dict(out=out[:9]), ValueError, "out"),
         (dict(out=out.astype(np.int32)), TypeError, "out"),
         (dict(out=np.empty(20, np.uint32)[::2]), ValueError, "out"),

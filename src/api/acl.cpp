@@ -37,32 +37,35 @@ static_assert(SLUICE_NO_MATCH == static_cast<int>(AclVerb::kNone) &&
               SLUICE_PERMIT == static_cast<int>(AclVerb::kPermit) && SLUICE_DENY == static_cast<int>(AclVerb::kDeny) &&
               SLUICE_MARK == static_cast<int>(AclVerb::kMark));
 
-FlowKey key_of(const sluice_key_columns& c, size_t i) {
-  FlowKey key;
-  key.family = static_cast<uint8_t>(c.family);
+// Entries [at, at + n) of the columns.
+void take(KeyBurst& to, const sluice_key_columns& c, size_t at, size_t n) {
+  const auto column = [&]<typename T>(T* into, const T* from) {
+    if (from != nullptr) KeyBurst::take(into, from + at, sizeof(T), n);
+  };
   if (c.family == 4) {
-    key.src_lo = c.src4[i];
-    key.dst_lo = c.dst4[i];
+    column(to.source, c.src4);
+    column(to.destination, c.dst4);
   } else {
-    key.src_hi = c.src_hi[i];
-    key.src_lo = c.src_lo[i];
-    key.dst_hi = c.dst_hi[i];
-    key.dst_lo = c.dst_lo[i];
+    column(to.source_high, c.src_hi);
+    column(to.source_low, c.src_lo);
+    column(to.destination_high, c.dst_hi);
+    column(to.destination_low, c.dst_lo);
   }
-  if (c.protocol != nullptr) key.protocol = c.protocol[i];
-  if (c.src_port != nullptr) key.src_port = c.src_port[i];
-  if (c.dst_port != nullptr) key.dst_port = c.dst_port[i];
-  if (c.flags != nullptr) key.flags = c.flags[i];
-  if (c.icmp != nullptr) key.icmp = c.icmp[i];
-  if (c.dscp != nullptr) key.dscp = c.dscp[i];
-  if (c.bytes != nullptr) key.reserved = c.bytes[i];
+  column(to.protocol, c.protocol);
+  column(to.src_port, c.src_port);
+  column(to.dst_port, c.dst_port);
+  column(to.flags, c.flags);
+  column(to.icmp, c.icmp);
+  column(to.dscp, c.dscp);
+  column(to.bytes, c.bytes);
   if (c.bits != nullptr) {
-    key.bits = c.bits[i];
-  } else if (key.protocol == 6 || key.protocol == 17 || key.protocol == 33 || key.protocol == 132 ||
-             key.protocol == 136) {
-    key.bits = FlowKey::kHasPorts;
+    column(to.bits, c.bits);
+    return;
   }
-  return key;
+  for (size_t i = 0; i < KeyBurst::kLanes; ++i) {
+    const uint8_t p = to.protocol[i];
+    to.bits[i] = p == 6 || p == 17 || p == 33 || p == 132 || p == 136 ? uint8_t{FlowKey::kHasPorts} : uint8_t{0};
+  }
 }
 
 bool usable(const sluice_key_columns* c) {
@@ -181,12 +184,11 @@ uint64_t sluice_acl_classify_columns(const sluice_acl* acl, const sluice_key_col
   if (acl == nullptr || !usable(keys) || (n != 0 && matches == nullptr)) return 0;
   return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
     const Counting counting(acl->seats.get(), opened);
-    std::array<FlowKey, kAclBurst> some;
+    KeyBurst some(keys->family);
     for (size_t at = 0; at < n; at += kAclBurst) {
       const size_t burst = std::min(n - at, kAclBurst);
-      for (size_t i = 0; i < burst; ++i) some[i] = key_of(*keys, at + i);
-      classify_burst(
-          opened, counting, [&](size_t i) { return &some[i]; }, burst, matches + at);
+      take(some, *keys, at, burst);
+      classify_burst(opened, counting, some, burst, matches + at);
     }
   });
 }

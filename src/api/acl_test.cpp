@@ -87,10 +87,22 @@ TEST(ApiAcl, ColumnsAreTheKeysByColumn) {
     Random random(seed);
     const uint8_t family = random() % 2 == 0 ? 4 : 6;
     const RuleSet set = acl_test::random_set(random, 100, family);
-    const auto acl = acl_of(set, "auto");
+    static constexpr const char* kAlgorithms[] = {"tuple_merge", "bitvec", "tuple_space", "linear"};
+    const auto acl = acl_of(set, kAlgorithms[random() % 4]);
     std::vector<FlowKey> keys;
     for (FlowKey& key : acl_test::keys_for(set, 100, random)) {
       if (key.family == family) keys.push_back(key);
+    }
+    // Bursts with a key that no packet has, such as one with ports and an ICMP type, and bursts without.
+    if (random() % 2 == 0) {
+      for (FlowKey& key : keys) {
+        if (random() % 64 != 0) continue;
+        key.src_port = static_cast<uint16_t>(random());
+        key.flags = static_cast<uint16_t>(random());
+        key.icmp = static_cast<uint16_t>(random());
+        key.dscp = static_cast<uint8_t>(random());
+        key.bits = static_cast<uint8_t>(random());
+      }
     }
     const size_t n = keys.size();
     std::vector<uint32_t> src4(n), dst4(n);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 
+#include "api/key_burst.h"
 #include "api/table.h"
 #include "exec/hits.h"
 #include "net/flow_key.h"
@@ -56,20 +57,36 @@ inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, Of&&
   }
 }
 
-// The same, and their positions instead.
-template <typename Of>
-inline void find_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, uint32_t* positions) {
-  lookup_burst(opened, counting, of, n, positions);
+// The same of keys that stand in columns.
+inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, KeyBurst& keys, size_t n, uint32_t* rules) {
+  if (opened.view.takes_columns() && keys.pack()) {
+    opened.view.lookup_columns(keys.columns(), rules, n);
+    if (counting) {
+      for (size_t i = 0; i < n; ++i) counting.add(rules[i], keys.bytes[i]);
+    }
+    return;
+  }
+  std::array<FlowKey, kAclBurst> some;
+  for (size_t i = 0; i < n; ++i) keys.store(i, keys.family, &some[i]);
+  lookup_burst(
+      opened, counting, [&](size_t i) { return &some[i]; }, n, rules);
+}
+
+// The same, and their positions instead. `keys`: as either of lookup_burst's.
+template <typename Keys>
+inline void find_burst(const OpenedAcl& opened, const Counting& counting, Keys&& keys, size_t n, uint32_t* positions) {
+  lookup_burst(opened, counting, keys, n, positions);
   if (opened.positions != nullptr) {
     for (size_t i = 0; i < n; ++i) positions[i] = opened.positions->position(positions[i]);
   }
 }
 
 // The same with what the rules do.
-template <typename Of>
-inline void classify_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, sluice_match* out) {
+template <typename Keys>
+inline void classify_burst(const OpenedAcl& opened, const Counting& counting, Keys&& keys, size_t n,
+                           sluice_match* out) {
   std::array<uint32_t, kAclBurst> rules;
-  lookup_burst(opened, counting, of, n, rules.data());
+  lookup_burst(opened, counting, keys, n, rules.data());
   for (size_t i = 0; i < n; ++i) {
     const AclAction action = opened.actions.action(rules[i]);
     out[i] = {rules[i], static_cast<uint32_t>(action.verb), action.mark};

@@ -112,6 +112,12 @@ class AclAnyView<AclAlgorithmList<Algorithms...>> {
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
     burst_in<0>(views_, keys, rules, n);
   }
+  // Host only: whether the algorithm searches keys that stand in columns; others want keys.
+  bool takes_columns() const { return kTakesColumns[index_]; }
+  // Host only: the keys [0, n), n at most kAclBurst. Precondition: takes_columns().
+  void lookup_columns(const KeyColumns& keys, uint32_t* rules, size_t n) const {
+    columns_in<0>(views_, keys, rules, n);
+  }
   SLUICE_HD uint32_t algorithm_index() const { return index_; }
 
  private:
@@ -153,6 +159,19 @@ class AclAnyView<AclAlgorithmList<Algorithms...>> {
       u.head.lookup_burst(keys, rules, n);
     } else {
       index_ == I ? u.head.lookup_burst(keys, rules, n) : burst_in<I + 1>(u.tail, keys, rules, n);
+    }
+  }
+  template <typename View>
+  static constexpr bool kColumns = requires(const View& view, const KeyColumns& keys, uint32_t* rules) {
+    view.lookup_columns(keys, rules, size_t{});
+  };
+  static constexpr bool kTakesColumns[] = {kColumns<typename Algorithms::View>...};
+  template <size_t I, typename U>
+  void columns_in(const U& u, const KeyColumns& keys, uint32_t* rules, size_t n) const {
+    if (index_ == I) {
+      if constexpr (kColumns<decltype(u.head)>) u.head.lookup_columns(keys, rules, n);
+    } else if constexpr (I + 1 < sizeof...(Algorithms)) {
+      columns_in<I + 1>(u.tail, keys, rules, n);
     }
   }
   AclViewUnion<Algorithms...> views_;
