@@ -9,9 +9,16 @@
 
 namespace sluice {
 
+// Frames that are lent begin multiples of so many bytes, and what is behind one up to the next is read and written with
+// it: what vectors and a device's loads ask for, and little more memory than the frames.
+inline constexpr uint32_t kLentUnit = 16;
+constexpr uint64_t lent_bytes(uint64_t bytes) {
+  return (bytes + kLentUnit - 1) / kLentUnit * kLentUnit;
+}
+
 // A frame in memory: where it begins, and its lengths as it came.
 struct FrameRecord {
-  uint32_t at;      // a multiple of 16
+  uint32_t at;      // a multiple of kLentUnit
   uint16_t bytes;   // captured
   uint16_t longer;  // on the wire than that
 };

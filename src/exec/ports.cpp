@@ -24,7 +24,7 @@ namespace {
 #if defined(__x86_64__)
 struct WideLine {
   __attribute__((target("avx512f"))) static void copy(uint8_t* to, const uint8_t* from) {
-    _mm512_store_si512(to, _mm512_load_si512(from));
+    _mm512_store_si512(to, _mm512_loadu_si512(from));
   }
 };
 #endif
@@ -34,16 +34,17 @@ struct PlainLine {
 
 constexpr uint64_t kAhead = 2048;  // bytes: about a memory latency at the rates that one core reaches
 
-constexpr uint64_t lines_of(uint32_t bytes) {
-  return (uint64_t{bytes} + 63) / 64;
+// Copies are whole lines.
+constexpr uint64_t line_bytes(uint64_t bytes) {
+  return (bytes + 63) / 64 * 64;
 }
-static_assert(lines_of(kMaxCapturedBytes) <= UINT16_MAX);
+static_assert(lent_bytes(kMaxCapturedBytes) / kLentUnit <= UINT16_MAX);
 
-// Copies frames of `lines` lines each, while there is room. As `place`. `kLines`: the same number where it is known, or
-// 0.
+// Copies frames that lie `stride` bytes apart, while there is room. As `place`. `kLines`: of each, where it is known,
+// or 0.
 template <typename Line, size_t kLines>
-uint32_t place_alike(const uint8_t*& from, size_t lines, uint32_t n, uint8_t** frames, Batch::Room& room) {
-  const size_t bytes = (kLines != 0 ? kLines : lines) * 64, step = Batch::arena_need(bytes);
+uint32_t place_alike(const uint8_t*& from, size_t stride, uint32_t n, uint8_t** frames, Batch::Room& room) {
+  const size_t bytes = kLines != 0 ? kLines * 64 : line_bytes(stride), step = Batch::arena_need(bytes);
   uint32_t taken = 0;
   uint8_t* first = room.take_many(bytes, n, taken);
 #pragma GCC unroll 4
@@ -51,35 +52,37 @@ uint32_t place_alike(const uint8_t*& from, size_t lines, uint32_t n, uint8_t** f
     uint8_t* const to = first + i * step;
     frames[i] = to;
     for (size_t at = 0; at < bytes; at += 64) {
-      prefetch_read(from + i * bytes + at + kAhead);
+      prefetch_read(from + i * stride + at + kAhead);
       prefetch_write(to + 8 * step + at);
-      Line::copy(to + at, from + i * bytes + at);
+      Line::copy(to + at, from + i * stride + at);
     }
   }
-  from += taken * bytes;
+  from += taken * stride;
   return taken;
 }
 
-// Copies frames, in whole lines, while there is room: both sides are aligned to lines and padded. `lines`: of each
-// frame; `alike`: of every frame, 0 where they differ. Returns how many; `from` moves behind them.
+// Copies frames, in whole lines, while there is room. `units`: of kLentUnit bytes, of each frame; `alike`: of every
+// frame, 0 where they differ. Returns how many; `from` moves behind them.
 template <typename Line>
-uint32_t place(const uint8_t*& from, const uint16_t* lines, size_t alike, uint32_t n, uint8_t** frames,
+uint32_t place(const uint8_t*& from, const uint16_t* units, size_t alike, uint32_t n, uint8_t** frames,
                Batch::Room& room) {
-  if (alike == 1) return place_alike<Line, 1>(from, 1, n, frames, room);
-  if (alike == 2) return place_alike<Line, 2>(from, 2, n, frames, room);
-  if (alike != 0) return place_alike<Line, 0>(from, alike, n, frames, room);
+  const size_t stride = alike * kLentUnit;
+  if (alike != 0 && stride <= 64) return place_alike<Line, 1>(from, stride, n, frames, room);
+  if (alike != 0 && stride <= 128) return place_alike<Line, 2>(from, stride, n, frames, room);
+  if (alike != 0) return place_alike<Line, 0>(from, stride, n, frames, room);
   Batch::Room left = room;
   const uint8_t* at = from;
   uint32_t i = 0;
   for (; i < n; ++i) {
-    const size_t bytes = size_t{lines[i]} * 64;
+    const size_t packed = size_t{units[i]} * kLentUnit, bytes = line_bytes(packed);
     uint8_t* to = left.take(bytes);
     if (to == nullptr) break;
     frames[i] = to;
-    for (const uint8_t* end = at + bytes; at != end; at += 64, to += 64) {
-      prefetch_read(at + kAhead);
-      Line::copy(to, at);
+    for (size_t of = 0; of < bytes; of += 64) {
+      prefetch_read(at + of + kAhead);
+      Line::copy(to + of, at + of);
     }
+    at += packed;
   }
   from = at;
   room = left;
@@ -87,10 +90,10 @@ uint32_t place(const uint8_t*& from, const uint16_t* lines, size_t alike, uint32
 }
 using Place = uint32_t (*)(const uint8_t*&, const uint16_t*, size_t, uint32_t, uint8_t**, Batch::Room&);
 #if defined(__x86_64__)
-__attribute__((flatten, target("avx512f"))) uint32_t place_wide(const uint8_t*& from, const uint16_t* lines,
+__attribute__((flatten, target("avx512f"))) uint32_t place_wide(const uint8_t*& from, const uint16_t* units,
                                                                 size_t alike, uint32_t n, uint8_t** frames,
                                                                 Batch::Room& room) {
-  return place<WideLine>(from, lines, alike, n, frames, room);
+  return place<WideLine>(from, units, alike, n, frames, room);
 }
 #endif
 Place choose_place() {
@@ -103,11 +106,12 @@ const Place kPlace = choose_place();
 
 }  // namespace
 
-// Frames as a memory source plays them: packed, 64-byte aligned and padded, since without a store's headroom a pass
-// over small frames reads consecutive lines; and the columns of a batch, which are copied in runs.
+// Frames as a memory source plays them: packed and padded to kLentUnit, since without a store's headroom a pass
+// over small frames reads consecutive lines, and no more of them than it has to; and the columns of a batch, which are
+// copied in runs.
 struct PackedFrames {
   Buffer bytes;                 // kAhead more than the frames
-  std::vector<uint16_t> lines;  // of each frame
+  std::vector<uint16_t> units;  // of kLentUnit bytes, of each frame
   uint16_t alike = 0;           // of every frame; 0: they differ
   uint32_t longest = 0;         // frame, in bytes
   uint32_t deepest = 0;         // network header, in bytes in front of it
@@ -125,7 +129,7 @@ struct PackedFrames {
       const FrameHeader header = store.header(i);
       recorded &=
           total <= UINT32_MAX && header.captured <= UINT16_MAX && header.wire_bytes - header.captured <= UINT16_MAX;
-      total += lines_of(header.captured) * 64;
+      total += lent_bytes(header.captured);
     }
     auto bytes = Buffer::allocate(total + kAhead);
     if (!bytes) return std::move(bytes).error();
@@ -133,21 +137,21 @@ struct PackedFrames {
     if (recorded) packed->records.reserve(store.size());
     packed->bytes_before.reserve(store.size() + 1);
     packed->bytes_before.push_back(0);
-    packed->lines.reserve(store.size());
+    packed->units.reserve(store.size());
     packed->extents.reserve(store.size());
     packed->timestamps.reserve(store.size());
     auto* const begin = reinterpret_cast<uint8_t*>(packed->bytes.data());
     uint8_t* to = begin;
     for (uint64_t i = 0; i < store.size(); ++i) {
       const FrameHeader header = store.header(i);
-      const uint64_t lines = lines_of(header.captured);
+      const uint64_t units = lent_bytes(header.captured) / kLentUnit;
       std::memcpy(to, store.frame(i), header.captured);
       packed->longest = std::max(packed->longest, header.captured);
       Link link;
       (void)read_link(to, header.captured, link);
       packed->deepest = std::max(packed->deepest, link.l3);
-      packed->lines.push_back(static_cast<uint16_t>(lines));
-      packed->alike = i == 0 || lines == packed->alike ? static_cast<uint16_t>(lines) : uint16_t{0};
+      packed->units.push_back(static_cast<uint16_t>(units));
+      packed->alike = i == 0 || units == packed->alike ? static_cast<uint16_t>(units) : uint16_t{0};
       packed->extents.push_back(Extent{0, header.captured, header.wire_bytes, 0, 0xffff});
       packed->timestamps.push_back(header.timestamp_ns);
       packed->bytes_before.push_back(packed->bytes_before.back() + header.captured);
@@ -155,7 +159,7 @@ struct PackedFrames {
         packed->records.push_back({static_cast<uint32_t>(to - begin), static_cast<uint16_t>(header.captured),
                                    static_cast<uint16_t>(header.wire_bytes - header.captured)});
       }
-      to += lines * 64;
+      to += units * kLentUnit;
     }
     if (const std::vector<uint64_t>& t = packed->timestamps; t.size() > 1) {
       const auto [first, last] = std::minmax_element(t.begin(), t.end());
@@ -187,7 +191,7 @@ namespace {
 class MemorySource final : public BatchSource {
  public:
   MemorySource(std::shared_ptr<const PackedFrames> frames, uint64_t limit)
-      : frames_(std::move(frames)), left_(limit == ~uint64_t{0} ? frames_->lines.size() : limit) {}
+      : frames_(std::move(frames)), left_(limit == ~uint64_t{0} ? frames_->units.size() : limit) {}
 
   // Frames are placed and copied one by one; their columns are runs of the store's own.
   Result<void> read(Batch& batch) override {
@@ -195,15 +199,15 @@ class MemorySource final : public BatchSource {
     const uint64_t begin = offset_;
     const PackedFrames& frames = *frames_;
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
-    if (frames.lines.empty() || most == 0) return {};
+    if (frames.units.empty() || most == 0) return {};
     const auto* base = reinterpret_cast<const uint8_t*>(frames.bytes.data());
     const Batch::Rows rows = batch.rows();
     Batch::Room room = batch.room();
     uint32_t made = 0;
     while (made < most) {
-      const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.lines.size() - next_));
+      const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.units.size() - next_));
       const uint8_t* from = base + offset_;
-      const uint32_t placed = kPlace(from, frames.lines.data() + next_, frames.alike, run, rows.frame + made, room);
+      const uint32_t placed = kPlace(from, frames.units.data() + next_, frames.alike, run, rows.frame + made, room);
       take(rows, made, placed, static_cast<uint64_t>(from - base));
       made += placed;
       if (placed != run) break;
@@ -216,7 +220,7 @@ class MemorySource final : public BatchSource {
       if (to == nullptr) return system_error(fmt::format("a frame of {} bytes", bytes), ENOMEM);
       std::memcpy(to, base + offset_, bytes);
       rows.frame[0] = to;
-      take(rows, 0, 1, offset_ + lines_of(bytes) * 64);
+      take(rows, 0, 1, offset_ + lent_bytes(bytes));
       made = 1;
     }
     batch.append(made);
@@ -229,21 +233,21 @@ class MemorySource final : public BatchSource {
     const PackedFrames& frames = *frames_;
     if (frames.records.empty()) return read(batch);
     batch.clear();
-    const uint64_t most = std::min<uint64_t>({batch.limit(), left_, frames.lines.size() - next_});
+    const uint64_t most = std::min<uint64_t>({batch.limit(), left_, frames.units.size() - next_});
     if (most == 0) return {};
     // Room for all but the first, which may be larger than the arena.
     const std::span<const FrameRecord> others = std::span(frames.records).subspan(next_ + 1, most - 1);
     const auto behind_room = std::partition_point(others.begin(), others.end(), [&](const FrameRecord& record) {
-      return record.at - offset_ + lines_of(record.bytes) * 64 <= batch.arena().size();
+      return record.at - offset_ + lent_bytes(record.bytes) <= batch.arena().size();
     });
     const auto run = static_cast<uint32_t>(behind_room - others.begin() + 1);
     // Nobody writes there.
     auto* const base = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(frames.bytes.data()));
     batch.lend({frames.records.data() + next_, frames.bytes_before.data() + next_, frames.timestamps.data() + next_,
-                later_ns_, base, frames.longest, frames.deepest, number_, turn_, next_, frames.lines.size()},
+                later_ns_, base, frames.longest, frames.deepest, number_, turn_, next_, frames.units.size()},
                run);
     const uint64_t begin = offset_, behind = next_ + run;
-    go_on(run, behind == frames.lines.size() ? 0 : frames.records[behind].at);
+    go_on(run, behind == frames.units.size() ? 0 : frames.records[behind].at);
     left_ -= run;
     last_ = offset_ > begin ? offset_ - begin : 0;
     return {};
@@ -269,7 +273,7 @@ class MemorySource final : public BatchSource {
   void go_on(uint32_t n, uint64_t offset) {
     next_ += n;
     offset_ = offset;
-    if (next_ != frames_->lines.size()) return;
+    if (next_ != frames_->units.size()) return;
     next_ = offset_ = 0;
     ++turn_;
     later_ns_ += frames_->turn_ns;

@@ -364,8 +364,8 @@ class Worker {
   std::unique_ptr<FastBurst> bursts_[4];  // two of IPv4, two of IPv6
   bool fast_path_;
   // Of the packets that came last; what they say decides which way is tried first, and never a result.
-  bool expects_plain_ = true;    // most had no tag and were no IPv6
-  bool expects_linked_ = false;  // some had a tag or were IPv6
+  std::optional<FastForm> expects_ = FastForm::kIpv4;  // what most had; none: they differed
+  bool expects_others_ = false;                        // some had another
   MetLog met_log_;
   std::span<const std::byte> next_;
   const FastCode code_ = fast_code();

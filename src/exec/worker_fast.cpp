@@ -1,8 +1,10 @@
 // host only
 // The worker's bursts: packets go through the first stages of a program as columns (cpu/fast.h), on the host alone or
 // around a device. What comes of it, counters included, is what comes of the stages' scalar forms.
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "base/prefetch.h"
 #include "elements/ip_input/stage.h"
@@ -57,8 +59,8 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
   for (uint32_t block = 0; block < words; block += kBlock) {
     uint32_t rows[LinkedRows::kMost], rest[LinkedRows::kMost], odd[LinkedRows::kMost];
     uint32_t all = 0, failed = 0;
-    // Most traffic is either plain or not: which the last packets were says which is tried first.
-    const bool plain = expects_plain_ || parser == nullptr;
+    // Most traffic is of one form: which the last packets had is tried first.
+    const std::optional<FastForm> form = parser == nullptr ? FastForm::kIpv4 : expects_;
     for (uint32_t w = block; w < std::min(words, block + kBlock); ++w) {
       const uint64_t bits = packets.word(w);
       if (bits == 0) continue;
@@ -76,42 +78,51 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
         }
       }
       all += n;
-      if (plain) {
-        fill(four, n, [&](uint32_t at, uint32_t some, FastBurst& burst) {
-          failed += gather_plain(view, of_word + at, some, burst, rest + failed);
+      if (form) {
+        fill(family_of(*form) == 6 ? six : four, n, [&](uint32_t at, uint32_t some, FastBurst& burst) {
+          failed += gather_alike(*form, view, of_word + at, some, burst, rest + failed);
         });
       }
     }
-    const uint32_t* const from = plain ? rest : rows;
-    const uint32_t n = plain ? failed : all;
+    const uint32_t* const from = form ? rest : rows;
+    const uint32_t n = form ? failed : all;
     if (n == 0) continue;
     if (parser == nullptr) {
       for (uint32_t i = 0; i < n; ++i) left.add(rest[i]);
       continue;
     }
     LinkedRows of_four, of_six;
-    uint32_t tagged = 0, others = 0;
-    if (!plain || expects_linked_) {
+    uint32_t others = 0, linked_rows = 0;  // these have a tag or are IPv6
+    uint32_t seen[kFastForms] = {};        // packets by form
+    if (!form || expects_others_) {
       others = sort_rows(view, from, n, of_four, of_six, odd);
-      for (uint32_t i = 0; i < of_four.count; ++i) tagged += of_four.link[i] != kFastL3;
-      if (plain && tagged != of_four.count) {
-        // Those without a tag were not taken before, and are not now.
+      seen[static_cast<uint32_t>(FastForm::kIpv4)] = of_four.untagged;
+      seen[static_cast<uint32_t>(FastForm::kIpv6)] = of_six.untagged;
+      linked_rows = of_four.count - of_four.untagged + of_six.count;
+      if (of_four.untagged != of_four.count) {
+        for (const FastForm of : {FastForm::kIpv4OneTag, FastForm::kIpv4TwoTags}) {
+          uint32_t& tagged = seen[static_cast<uint32_t>(of)];
+          for (uint32_t i = 0; i < of_four.count; ++i) tagged += (of_four.link[i] & 0xffff) == l3_of(of);
+        }
+      }
+      if (form && seen[static_cast<uint32_t>(*form)] != 0) {
+        // Those of the form that was tried were not taken before, and are not now.
+        LinkedRows& sorted = family_of(*form) == 6 ? of_six : of_four;
         uint32_t kept = 0;
-        for (uint32_t i = 0; i < of_four.count; ++i) {
-          if (of_four.link[i] == kFastL3) {
-            odd[others++] = of_four.row[i];
+        for (uint32_t i = 0; i < sorted.count; ++i) {
+          if ((sorted.link[i] & 0xffff) == l3_of(*form)) {
+            odd[others++] = sorted.row[i];
           } else {
-            of_four.row[kept] = of_four.row[i];
-            of_four.link[kept++] = of_four.link[i];
+            sorted.row[kept] = sorted.row[i];
+            sorted.link[kept++] = sorted.link[i];
           }
         }
-        of_four.count = kept;
+        sorted.count = kept;
       }
     } else {
       std::memcpy(odd, rest, n * sizeof rest[0]);
       others = n;
     }
-    uint32_t linked_rows = tagged + of_six.count;
     const auto take = [&](const LinkedRows& linked, FastBurst*& burst) {
       fill(burst, linked.count, [&](uint32_t at, uint32_t some, FastBurst& to) {
         others += gather_linked(view, linked, at, some, to, odd + others);
@@ -134,7 +145,10 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
       if (asked != 0) cpu_stage_kernel(parser->kind)(*parser, tile, asked, false);
       for (uint32_t m = asked; m != 0; m &= m - 1) {
         const Packet& p = tile.packet[std::countr_zero(m)];
-        linked_rows += (p.key.family == 6) | (p.vlan_count != 0);
+        const bool wide = p.key.family == 6;
+        linked_rows += wide | (p.vlan_count != 0);
+        if (!wide && p.vlan_count <= kFastMostTags) ++seen[p.vlan_count];
+        if (wide && p.vlan_count == 0) ++seen[static_cast<uint32_t>(FastForm::kIpv6)];
       }
       for (uint32_t i = 0; i < some; ++i) {
         const uint32_t row = odd[at + i];
@@ -159,8 +173,19 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
       }
       at += some;
     }
-    expects_plain_ = linked_rows < all / 4;
-    expects_linked_ = linked_rows != 0;
+    if (form) {
+      seen[static_cast<uint32_t>(*form)] += all - failed;
+      if (*form != FastForm::kIpv4) linked_rows += all - failed;
+    }
+    if (linked_rows < all / 4) {
+      expects_ = FastForm::kIpv4;
+      expects_others_ = linked_rows != 0;
+    } else {
+      const auto most = static_cast<uint32_t>(std::max_element(seen, seen + kFastForms) - seen);
+      expects_.reset();
+      if (seen[most] > all / 4 * 3) expects_ = static_cast<FastForm>(most);
+      expects_others_ = seen[static_cast<uint32_t>(FastForm::kIpv4)] + linked_rows != seen[most];
+    }
   }
   if (four->count != 0) run(four);
   if (six->count != 0) run(six);

@@ -15,9 +15,9 @@
 namespace sluice {
 namespace {
 
-// Frames in their source's memory: whole lines, one behind the other. They stay there but for what is edited, and of
-// long ones the headers alone cross.
-constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion), kFrameEdited};
+// Frames in their source's memory: padded to kLentUnit, one behind the other. They stay there but for what is edited,
+// and of long ones the headers alone cross.
+constexpr FrameSlots kLentSlots{kFrameRegion, kLentUnit, 0, frame_stride(kFrameRegion), kFrameEdited};
 // Frames that are gathered: whole, or the first bytes, and room for a tag.
 constexpr FrameSlots kGatheredSlots{kRecordRegion, 16, kVlanTagBytes, frame_stride(kRecordRegion + 16)};
 
@@ -116,7 +116,7 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
   const LentRows& rows = *batch.unfilled();
   const uint32_t count = batch.size();
   const FrameRecord &first = rows.records[0], &last = rows.records[count - 1];
-  const uint64_t bytes = uint64_t{last.at} - first.at + (uint64_t{last.bytes} + 63) / 64 * 64;
+  const uint64_t bytes = uint64_t{last.at} - first.at + lent_bytes(last.bytes);
   const uint32_t head = frame_head(rows.deepest), heads = heads_bytes(count, head);
   if (count > a.flight.limit || heads + bytes > lent_room()) return false;
   range.records = reinterpret_cast<const FrameRecord*>(
@@ -148,8 +148,8 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
     const Extent& extent = view.extent[row];
     if (first == nullptr) first = frame;
     const uint64_t at = static_cast<uint64_t>(frame - first);
-    const uint64_t behind = at + (uint64_t{extent.end} + 63) / 64 * 64;
-    const bool fits = at >= end && heads + behind <= room && extent.end <= kFrameRegion && (at & 63) == 0 &&
+    const uint64_t behind = at + lent_bytes(extent.end);
+    const bool fits = at >= end && heads + behind <= room && extent.end <= kFrameRegion && at % kLentUnit == 0 &&
                       extent.wire_end - extent.end <= UINT16_MAX && n < flight.limit;
     if (!fits || !lies_in_source(frame)) [[unlikely]] {
       left.add(row);

@@ -231,13 +231,32 @@ SLUICE_FAST_AVX512 inline void put_headers(FastBurst& burst, uint32_t lane, __mm
                       _mm512_maskz_compress_epi64(keep_high, _mm512_add_epi64(high, more)));
 }
 
-// parse_fast4 for 16 packets at a time, by the same rules in the same terms. `links`, where kLinked, say where network
-// headers lie; else they lie at kFastL3, and the link header is looked at too. Reads 48 bytes of each frame from 14
-// before its network header on, which are there whatever its length is: kTailroom follows it.
-template <bool kLinked>
+SLUICE_FAST_AVX512 inline __m512i all64(uint64_t v) {
+  return _mm512_set1_epi64(static_cast<int64_t>(v));
+}
+
+// Lanes of the 16 frames whose first byte is even: no broadcast, no multicast.
+SLUICE_FAST_AVX512 inline __mmask16 unicast(uint8_t* const* frames) {
+  uint32_t any = 0;
+#pragma GCC unroll 16
+  for (uint32_t i = 0; i < 16; ++i) any |= frames[i][0];
+  if ((any & 1) == 0) [[likely]]
+    return 0xffff;
+  uint32_t lanes = 0;
+  for (uint32_t i = 0; i < 16; ++i) lanes |= (~uint32_t{frames[i][0]} & 1) << i;
+  return static_cast<__mmask16>(lanes);
+}
+
+// parse_fast4 for 16 packets at a time, by the same rules in the same terms. kForm: what stands before the network
+// header of each, which is looked at too. kLinked: `links` say where network headers lie. Reads 48 bytes of each frame
+// from 14 before its network header on, which are there whatever its length is: kTailroom follows it.
+constexpr int kLinked = -1;
+template <int kForm>
 SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const uint32_t* rows,
                                                   [[maybe_unused]] const uint32_t* links, uint32_t n, FastBurst& burst,
                                                   uint32_t* rest) {
+  constexpr bool kAlike = kForm != kLinked;
+  constexpr uint32_t kTags = kAlike ? static_cast<uint32_t>(kForm) : 0, kL3 = kFastL3 + kTags * kVlanTagBytes;
   static_assert(kTailroom >= 48 + kFastMostTags * kVlanTagBytes);
   uint32_t left = 0;
   const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -269,7 +288,16 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
     [[maybe_unused]] uint8_t* moved[16];
     __m512i low = _mm512_loadu_si512(frame);
     __m512i high = _mm512_loadu_si512(frame + 8);
-    if constexpr (kLinked) {
+    [[maybe_unused]] __mmask16 asked = 0xffff;
+    if constexpr (kTags != 0) {
+      asked = unicast(frame);
+      low = _mm512_add_epi64(low, all64(kTags * kVlanTagBytes));
+      high = _mm512_add_epi64(high, all64(kTags * kVlanTagBytes));
+      _mm512_storeu_si512(moved, low);
+      _mm512_storeu_si512(moved + 8, high);
+      frame = moved;
+    }
+    if constexpr (!kAlike) {
       const __m512i some_links =
           _mm512_mask_loadu_epi32(_mm512_set1_epi32(static_cast<int>(links[at])), here, links + at);
       link = reinterpret_cast<Lanes>(some_links);
@@ -308,12 +336,19 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
     auto good = (extent.d0 == 0) & (bytes == extent.d2) & ((a.d3 & 0xffffff) == 0x450008) & ((b.d1 & 0xffbf) == 0) &
                 (tcp | icmp | (protocol == kProtocolUdp)) & (total >= minimum) & (sum == 0xffff) & plain(source) &
                 plain(destination);
-    if constexpr (kLinked) {
-      good &= (bytes >= l3 + kFastBytes4) & (total + l3 <= bytes);
+    if constexpr (kAlike) {
+      good &= (bytes >= kL3 + kFastBytes4) & (total + kL3 <= bytes);
+      // Type and tag of the outer tag and of the inner one, before the type that 0x450008 looks at.
+      if constexpr (kTags == 0) good &= (a.d0 & 1) == 0;
+      if constexpr (kTags >= 1) {
+        good &= reinterpret_cast<decltype(good)>(is_tag_type(a.d2 & 0xffff));
+        link = (kTags == 1 ? a.d2 : a.d1) >> 16;
+      }
+      if constexpr (kTags == 2) good &= reinterpret_cast<decltype(good)>(is_tag_type(a.d1 & 0xffff));
     } else {
-      good &= (bytes >= kFastL3 + kFastBytes4) & (total + kFastL3 <= bytes) & ((a.d0 & 1) == 0);
+      good &= (bytes >= l3 + kFastBytes4) & (total + l3 <= bytes);
     }
-    const __mmask16 keep = _mm512_movepi32_mask(reinterpret_cast<__m512i>(good)) & here;
+    const __mmask16 keep = _mm512_movepi32_mask(reinterpret_cast<__m512i>(good)) & here & asked;
     const Lanes ports = big_endian(c.d0 >> 16 | c.d1 << 16) >> (reinterpret_cast<Lanes>(icmp) & 16u);
     const Lanes flags = c.d3 >> 24 << 8 & reinterpret_cast<Lanes>(tcp);
     const Lanes has_ports = ~reinterpret_cast<Lanes>(icmp) & (uint32_t{FlowKey::kHasPorts} << 22);
@@ -327,13 +362,14 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
     put(burst.ip_bytes + lane, keep, total);
     put(burst.hop + lane, keep, b.d1 >> 16 | b.d2 << 16);
     put(burst.row + lane, keep, reinterpret_cast<Lanes>(row));
-    if constexpr (kLinked) {
+    if constexpr (kAlike) {
+      put(burst.places + lane, 0xffff, Lanes{} + (kL3 | (kL3 + kIpv4HeaderBytes) << 16));
+      put(burst.link + lane, 0xffff, Lanes{} + kL3);
+      if constexpr (kTags != 0) put(burst.tci + lane, keep, (link >> 8 | link << 8) & 0xffff);
+    } else {
       put(burst.places + lane, keep, l3 | (l3 + kIpv4HeaderBytes) << 16);
       put(burst.link + lane, keep, l3);
       put(burst.tci + lane, keep, link >> 16);
-    } else {
-      put(burst.places + lane, 0xffff, Lanes{} + FastBurst::kPlain);
-      put(burst.link + lane, 0xffff, Lanes{} + kFastL3);
     }
     put(burst.rule + lane, 0xffff, Lanes{});
     put(burst.next_hop + lane, 0xffff, Lanes{});
@@ -346,9 +382,6 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
   return left;
 }
 
-SLUICE_FAST_AVX512 inline __m512i all64(uint64_t v) {
-  return _mm512_set1_epi64(static_cast<int64_t>(v));
-}
 // A vector as a column's next eight, or its low halves. Mostly all are kept.
 SLUICE_FAST_AVX512 inline void put8(void* column, __mmask8 keep, __m512i v) {
   if (keep != 0xff) v = _mm512_maskz_compress_epi64(keep, v);
@@ -368,10 +401,13 @@ SLUICE_FAST_AVX512 inline Halves halves_at(uint8_t* const* places, uint32_t by) 
   return {_mm512_unpacklo_epi64(even, odd), _mm512_unpackhi_epi64(even, odd)};
 }
 
-// parse_fast6 for 8 packets at a time, by the same rules in the same terms. Reads 64 bytes of each packet of
-// kFastBytes6 or more, which are there: kTailroom follows it.
-SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const uint32_t* rows, const uint32_t* links,
-                                                  uint32_t n, FastBurst& burst, uint32_t* rest) {
+// parse_fast6 for 8 packets at a time, by the same rules in the same terms. kAlike: none has a tag, which is looked at
+// too; else `links` say where network headers lie. Reads 64 bytes of each packet of kFastBytes6 or more, which are
+// there: kTailroom follows it.
+template <bool kAlike>
+SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const uint32_t* rows,
+                                                  [[maybe_unused]] const uint32_t* links, uint32_t n, FastBurst& burst,
+                                                  uint32_t* rest) {
   static_assert(kFastBytes6 + kTailroom >= 64);
   alignas(64) static constexpr uint8_t kNothing[64] = {};
   const __m512i reverse = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
@@ -382,17 +418,24 @@ SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const u
     const auto here = static_cast<__mmask8>((1u << some) - 1);
     uint8_t* extents[8];
     uint8_t* ip[8];
+    uint32_t asked = 0xff;
     for (uint32_t i = 0; i < 8; ++i) {
       const uint32_t r = i < some ? at + i : at;
       extents[i] = reinterpret_cast<uint8_t*>(&view.extent[rows[r]]);
-      ip[i] = view.frame[rows[r]] + (links[r] & 0xffff);
+      uint8_t* const frame = view.frame[rows[r]];
+      ip[i] = frame + (kAlike ? kFastL3 : links[r] & 0xffff);
+      if constexpr (kAlike) {
+        const bool other = (load_le16(frame + 12) != swap16(kEtherTypeIpv6)) | ((frame[0] & 1) != 0);
+        asked ^= uint32_t{other} << i;
+      }
     }
     const __m512i row = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, rows + at));
-    const __m512i link = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, links + at));
+    __m512i link = all64(kFastL3);
+    if constexpr (!kAlike) link = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, links + at));
     const __m512i l3 = _mm512_and_si512(link, all64(0xffff));
     const Halves extent = halves_at(extents, 0);  // data and end, end on the wire and where headers are
     const __m512i bytes = _mm512_srli_epi64(extent.first, 32);
-    __mmask8 good = _mm512_mask_testn_epi64_mask(here, extent.first, low32) &
+    __mmask8 good = static_cast<__mmask8>(asked) & _mm512_mask_testn_epi64_mask(here, extent.first, low32) &
                     _mm512_cmpeq_epi64_mask(bytes, _mm512_and_si512(extent.second, low32)) &
                     _mm512_cmpge_epu64_mask(bytes, _mm512_add_epi64(l3, all64(kFastBytes6)));
     for (uint32_t m = here & ~static_cast<uint32_t>(good); m != 0; m &= m - 1) {
@@ -459,7 +502,7 @@ SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const u
 // fast_link for 16 rows at a time, and the lists.
 SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint32_t* rows, uint32_t n,
                                                LinkedRows& to_four, LinkedRows& to_six, uint32_t* rest) {
-  uint32_t fours = 0, sixes = 0, left = 0;
+  uint32_t fours = 0, sixes = 0, left = 0, untagged_fours = 0, untagged_sixes = 0;
   for (uint32_t at = 0; at < n; at += 16) {
     const uint32_t some = n - at < 16 ? n - at : 16;
     const auto here = static_cast<__mmask16>((1u << some) - 1);
@@ -490,6 +533,9 @@ SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint
         found);
     const auto is_four = static_cast<__mmask16>(mask(found.is_ipv4) & here);
     const auto is_six = static_cast<__mmask16>(mask(found.is_ipv6) & here);
+    const auto untagged = mask(reinterpret_cast<Lanes>(found.l3 == kFastL3));
+    untagged_fours += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_four & untagged)));
+    untagged_sixes += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_six & untagged)));
     const Lanes link = found.l3 | found.tci << 16;
     const Lanes row_lanes = reinterpret_cast<Lanes>(row);
     if (is_four != 0) {
@@ -507,7 +553,9 @@ SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint
     }
   }
   to_four.count = fours;
+  to_four.untagged = untagged_fours;
   to_six.count = sixes;
+  to_six.untagged = untagged_sixes;
   return left;
 }
 #pragma GCC diagnostic pop
@@ -515,7 +563,7 @@ SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint
 
 inline uint32_t sort(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
                      uint32_t* rest) {
-  four.count = six.count = 0;
+  four.count = six.count = four.untagged = six.untagged = 0;
   uint32_t left = 0;
   for (uint32_t r = 0; r < n; ++r) {
     const uint32_t row = rows[r];
@@ -524,9 +572,11 @@ inline uint32_t sort(const BatchView& view, const uint32_t* rows, uint32_t n, Li
     four.row[four.count] = row;
     four.link[four.count] = link;
     four.count += found.family == 4;
+    four.untagged += (found.family == 4) & (found.l3 == kFastL3);
     six.row[six.count] = row;
     six.link[six.count] = link;
     six.count += found.family == 6;
+    six.untagged += (found.family == 6) & (found.l3 == kFastL3);
     rest[left] = row;
     left += found.family == 0;
   }
@@ -534,16 +584,21 @@ inline uint32_t sort(const BatchView& view, const uint32_t* rows, uint32_t n, Li
 }
 
 #if defined(__x86_64__)
-SLUICE_WIDE uint32_t gather_plain_wide(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
+template <FastForm kForm>
+SLUICE_WIDE uint32_t gather_alike_wide(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
                                        uint32_t* rest) {
-  return gather4_avx512<false>(view, rows, nullptr, n, burst, rest);
+  if constexpr (kForm == FastForm::kIpv6) {
+    return gather6_avx512<true>(view, rows, nullptr, n, burst, rest);
+  } else {
+    return gather4_avx512<static_cast<int>(kForm)>(view, rows, nullptr, n, burst, rest);
+  }
 }
 SLUICE_WIDE uint32_t gather_linked_wide(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
                                         FastBurst& burst, uint32_t* rest) {
   if (burst.family == 4) {
-    return gather4_avx512<true>(view, from.row + first, from.link + first, n, burst, rest);
+    return gather4_avx512<kLinked>(view, from.row + first, from.link + first, n, burst, rest);
   }
-  return gather6_avx512(view, from.row + first, from.link + first, n, burst, rest);
+  return gather6_avx512<false>(view, from.row + first, from.link + first, n, burst, rest);
 }
 SLUICE_WIDE uint32_t sort_wide(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four,
                                LinkedRows& six, uint32_t* rest) {
@@ -566,12 +621,24 @@ uint32_t sort_rows_scalar(const BatchView& view, const uint32_t* rows, uint32_t 
                           uint32_t* rest) {
   return sort(view, rows, n, four, six, rest);
 }
-uint32_t gather_plain(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
+uint32_t gather_alike(FastForm form, const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
+                      uint32_t* rest) {
 #if defined(__x86_64__)
   static const bool wide = has_wide();
-  if (wide) return gather_plain_wide(view, rows, n, burst, rest);
+  if (wide) {
+    switch (form) {
+      case FastForm::kIpv4:
+        return gather_alike_wide<FastForm::kIpv4>(view, rows, n, burst, rest);
+      case FastForm::kIpv4OneTag:
+        return gather_alike_wide<FastForm::kIpv4OneTag>(view, rows, n, burst, rest);
+      case FastForm::kIpv4TwoTags:
+        return gather_alike_wide<FastForm::kIpv4TwoTags>(view, rows, n, burst, rest);
+      case FastForm::kIpv6:
+        return gather_alike_wide<FastForm::kIpv6>(view, rows, n, burst, rest);
+    }
+  }
 #endif
-  return gather_plain_scalar(view, rows, n, burst, rest);
+  return gather_alike_scalar(form, view, rows, n, burst, rest);
 }
 uint32_t gather_linked(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n, FastBurst& burst,
                        uint32_t* rest) {
@@ -581,11 +648,11 @@ uint32_t gather_linked(const BatchView& view, const LinkedRows& from, uint32_t f
 #endif
   return gather_linked_scalar(view, from, first, n, burst, rest);
 }
-uint32_t gather_plain_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
+uint32_t gather_alike_scalar(FastForm form, const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
                              uint32_t* rest) {
   return gather_scalar(view, rows, n, burst, rest, [&](uint32_t r) {
     const FastLink link = fast_link(view.frame[rows[r]]);
-    return link.family == 4 && link.l3 == kFastL3 ? kFastL3 : 0;
+    return link.family == family_of(form) && link.l3 == l3_of(form) ? link.l3 | link.tci << 16 : 0;
   });
 }
 uint32_t gather_linked_scalar(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
@@ -727,26 +794,30 @@ void commit_narrow(const BatchView& view, const FastBurst& burst, uint32_t mask,
 
 // The codepoint is bits 16 to 21 of the key's last word (net/key4.h).
 inline void note_egress(const BatchView& view, const FastBurst& burst, uint32_t mask) {
-  uint32_t rest[FastBurst::kLanes] = {};
-  if (burst.late_keys == nullptr) {
-    std::memcpy(rest, burst.rest, sizeof rest);
-  } else {
+  const uint32_t* rest = burst.rest;
+  uint32_t late[FastBurst::kLanes] = {};
+  if (burst.late_keys != nullptr) {
     for (uint32_t i = 0; i < burst.count; ++i) {
-      std::memcpy(&rest[i], burst.late_keys + i * sizeof(Key4) + offsetof(Key4, rest), sizeof rest[i]);
+      std::memcpy(&late[i], burst.late_keys + i * sizeof(Key4) + offsetof(Key4, rest), sizeof late[i]);
     }
+    rest = late;
   }
   static_assert(Batch::kNoteBytesBits == 16);
-  uint32_t notes[FastBurst::kLanes];
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) notes[i] = (rest[i] & 63u << 16) | burst.ip_bytes[i];
-  // Untagged, and a length that a note can hold: IPv6 can be longer.
-  mask &= FastBurst::lanes_where([&](uint32_t i) {
-    return burst.link[i] == kEtherHeaderBytes && burst.ip_bytes[i] >> Batch::kNoteBytesBits == 0;
-  });
-  if (burst.one_run && mask == ~uint32_t{0}) {
-    std::memcpy(view.egress_note + burst.row[0], notes, sizeof notes);
-  } else {
-    for_lanes(mask, [&](uint32_t lane) { view.egress_note[burst.row[lane]] = notes[lane]; });
+  // Tagged, or longer than a note can hold, as IPv6 can be. Of lanes that are not in use too: then they are looked at.
+  uint32_t odd = 0;
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+    odd |= (burst.link[i] ^ kEtherHeaderBytes) | burst.ip_bytes[i] >> Batch::kNoteBytesBits;
   }
+  if (burst.one_run && odd == 0 && mask == ~uint32_t{0}) {
+    uint32_t notes[FastBurst::kLanes];
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) notes[i] = (rest[i] & 63u << 16) | burst.ip_bytes[i];
+    std::memcpy(view.egress_note + burst.row[0], notes, sizeof notes);
+    return;
+  }
+  for_lanes(mask, [&](uint32_t lane) {
+    if (burst.link[lane] != kEtherHeaderBytes || burst.ip_bytes[lane] >> Batch::kNoteBytesBits != 0) return;
+    view.egress_note[burst.row[lane]] = (rest[lane] & 63u << 16) | burst.ip_bytes[lane];
+  });
 }
 SLUICE_WIDE void note_egress_wide(const BatchView& view, const FastBurst& burst, uint32_t mask) {
   note_egress(view, burst, mask);

@@ -8,6 +8,7 @@
 #include "batch/fast_burst.h"
 #include "exec/program.h"
 #include "graph/stage_slot.h"
+#include "net/fast_parse.h"
 
 namespace sluice {
 
@@ -24,11 +25,22 @@ FastPrefetch cpu_fast_prefetch(uint16_t kind);
 // but the last leads to the next by output 0.
 uint32_t fast_stages(const Program& program);
 
-// Appends the packets of `rows` (n of them) that are common packets without a tag to the burst, of IPv4; the others'
-// rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left alone. Cheapest for
-// rows that follow one another. `n` may be gather_most(burst) at most: lanes past kLanes are another burst's
-// (take_extra).
-uint32_t gather_plain(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
+// What stands before the network header of frames that are alike.
+enum class FastForm : uint8_t { kIpv4, kIpv4OneTag, kIpv4TwoTags, kIpv6 };
+inline constexpr uint32_t kFastForms = 4;
+constexpr uint32_t family_of(FastForm form) {
+  return form == FastForm::kIpv6 ? 6 : 4;
+}
+constexpr uint32_t l3_of(FastForm form) {
+  return kFastL3 + (form == FastForm::kIpv6 ? 0 : static_cast<uint32_t>(form) * kVlanTagBytes);
+}
+
+// Appends the packets of `rows` (n of them) that are common packets of this form to the burst, of its family; the
+// others' rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left alone.
+// Cheapest for rows that follow one another. `n` may be gather_most(burst) at most: lanes past kLanes are another
+// burst's (take_extra).
+uint32_t gather_alike(FastForm form, const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
+                      uint32_t* rest);
 
 // How many packets are looked at in one go: whole steps of vectors, as long as the burst has lanes left before each.
 inline uint32_t gather_most(const FastBurst& burst) {
@@ -41,6 +53,7 @@ inline uint32_t gather_most(const FastBurst& burst) {
 struct LinkedRows {
   static constexpr uint32_t kMost = 128;
   uint32_t count = 0;
+  uint32_t untagged = 0;  // of them
   uint32_t row[kMost + 16];
   uint32_t link[kMost + 16];
 };
@@ -48,13 +61,14 @@ struct LinkedRows {
 // their family; the others go to `rest`. Returns how many those are. The frames' lengths are not looked at.
 uint32_t sort_rows(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
                    uint32_t* rest);
-// As gather_plain for n of `from`, from its `first` on, to a burst of their family.
+// As gather_alike for n of `from`, from its `first` on, to a burst of their family.
 uint32_t gather_linked(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n, FastBurst& burst,
                        uint32_t* rest);
 // The same three without vector instructions, which is what the others are held to.
 uint32_t sort_rows_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
                           uint32_t* rest);
-uint32_t gather_plain_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
+uint32_t gather_alike_scalar(FastForm form, const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
+                             uint32_t* rest);
 uint32_t gather_linked_scalar(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
                               FastBurst& burst, uint32_t* rest);
 // Appends a packet of any other form, whose headers IPInput has passed, to a burst of its family that has room.
@@ -79,7 +93,7 @@ struct FastCode {
   void (*note_egress)(const BatchView& view, const FastBurst& burst, uint32_t mask);
   // Notes what `restore` gives back.
   void (*keep)(const FastBurst& burst, const FastKept& to);
-  // n packets as gather_plain left them, but for their keys.
+  // n packets as gather_alike left those of kIpv4, but for their keys.
   void (*restore)(const FastKept& from, uint32_t n, const BatchView& view, FastBurst& burst);
   // Puts 32 key results into the burst; the lanes that passed all stages of `usual` by their first output.
   uint32_t (*take)(const uint64_t* words, uint32_t usual, FastBurst& burst);

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Consecutive frames of a source, each of which begins a cache line, in one of the source's turns. No bytes: none.
+// Consecutive frames of a source, in one of the source's turns. No bytes: none.
 struct LentRun {
   uint64_t source = 0, turn = 0, row = 0;
   const std::byte* host = nullptr;
@@ -23,14 +23,14 @@ inline constexpr size_t kRunBytes = size_t{2} << 20;
 
 // The run of which `count` rows are a part; none where they belong to two.
 inline LentRun run_of(const LentRows& rows, uint32_t count) {
-  const uint64_t line = (uint64_t{rows.longest} + 63) / 64 * 64;
-  const uint64_t each = kRunBytes / (line != 0 ? line : 64);
+  const uint64_t longest = lent_bytes(rows.longest);
+  const uint64_t each = kRunBytes / (longest != 0 ? longest : kLentUnit);
   if (each == 0 || rows.row / each != (rows.row + count - 1) / each) return {};
   const uint64_t begin = rows.row / each * each, rest = rows.total - begin;
   const FrameRecord* const first = rows.records - (rows.row - begin);
   const FrameRecord& last = first[(rest < each ? rest : each) - 1];
   return {rows.source, rows.turn, begin, reinterpret_cast<const std::byte*>(rows.memory) + first->at,
-          size_t{last.at} - first->at + (size_t{last.bytes} + 63) / 64 * 64};
+          size_t{last.at} - first->at + lent_bytes(last.bytes)};
 }
 
 // The places of runs on one device, each of kRunBytes. Thread-safe.

@@ -16,12 +16,12 @@ TEST(CopiedRuns, ARunHoldsTheRowsOfItsBatches) {
   EXPECT_TRUE(rc::check([] {
     const auto longest = *rc::gen::inRange<uint32_t>(1, 193);
     const auto total = *rc::gen::inRange<uint64_t>(1, 70'000);
-    const uint64_t line = (longest + 63) / 64 * 64, each = kRunBytes / line;
+    const uint64_t each = kRunBytes / lent_bytes(longest);
     std::vector<FrameRecord> records(total);
     uint32_t at = 0;
     for (uint64_t i = 0; i < total; ++i) {
       records[i] = {at, static_cast<uint16_t>(i * 7 % longest + 1), 0};
-      at += (records[i].bytes + 63u) / 64 * 64;
+      at += static_cast<uint32_t>(lent_bytes(records[i].bytes));
     }
     std::vector<uint8_t> memory(1);  // places in it alone are looked at
     for (int k = 0; k < 20; ++k) {
