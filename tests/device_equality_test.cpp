@@ -142,9 +142,10 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   const std::vector<Way> zero_copy = {{DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 1, 8192},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100, 2, 2}};
-  const auto check = [&](const std::string& capture, uint32_t limit, const std::vector<Way>& all) {
+  const auto check = [&](const std::string& capture, uint32_t limit, const std::vector<Way>& all,
+                         const std::vector<std::string>& rests) {
     for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
-      for (const std::string& rest : {std::string(), errors}) {
+      for (const std::string& rest : rests) {
         for (const bool hits : {true, false}) {
           const std::string text =
               testing::standard_graph_text(dir, "FromMemory(" + capture + ", LIMIT " + std::to_string(limit) + ")",
@@ -173,17 +174,18 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
     }
   };
   const uint32_t limit = packets(9000);
-  check(brief, limit, staged);
-  check(brief, limit, zero_copy);
-  check(mixed, limit, {staged[1]});
-  check(mixed, limit, zero_copy);
+  check(brief, limit, staged, {"", errors});
+  check(brief, limit, zero_copy, {"", errors});
+  check(mixed, limit, {staged[1]}, {"", errors});
+  check(mixed, limit, zero_copy, {"", errors});
   // More than one run of frames that cross together (LentRun), of which batches of 8,191 packets may need two.
   const uint32_t run = kRunBytes / 64;
   const std::string small = short_frames(dir, mixed, 64, run + 1000);
   check(small, 2 * run + 5000,
         {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192},
          {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 8191, 1, 8},
-         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192, 2}});
+         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192, 2}},
+        {""});
 }
 
 // A mark comes back with the rule that gives it; nothing is done again for it.
