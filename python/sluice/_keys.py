@@ -36,8 +36,8 @@ def of_columns(columns: Mapping[str, Any]) -> Columns:
         if column is None:
             continue
         column, gaps = of_column(name, column)
-        if name in ("src", "dst") and getattr(column, "ndim", 1) == 2 and getattr(column, "shape", (0, 0))[1] == 16:
-            name += "6"
+        if name in ("src", "dst") and getattr(column, "ndim", 1) == 2 and "uint8" in str(getattr(column, "dtype", "uint8")):
+            name += "6"  # of another width than 16, too: then the shape is wrong, and not the dtype
         if name in found:
             raise ValueError(f"{name} is given twice")
         found[name] = column

@@ -129,6 +129,7 @@ def test_wrong_arguments_name_the_argument_and_write_nothing(acl):
         (dict(sport=keys["sport"][:9]), ValueError, "sport"),
         (dict(dst=keys["dst"].reshape(5, 2)), (TypeError, ValueError), "dst"),
         (dict(src=None), ValueError, "src"),
+        (dict(src=np.zeros((10, 15), np.uint8)), ValueError, r"\(10, 15\), not \(n, 16\)"),
         (dict(src6=np.zeros((10, 16), np.uint8)), ValueError, "dst6"),
         (dict(out=out[:9]), ValueError, "out"),
         (dict(out=out.astype(np.int32)), TypeError, "out"),
