@@ -114,7 +114,9 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
             odd[others++] = sorted.row[i];
           } else {
             sorted.row[kept] = sorted.row[i];
-            sorted.link[kept++] = sorted.link[i];
+            sorted.link[kept] = sorted.link[i];
+            sorted.bytes[kept] = sorted.bytes[i];
+            sorted.frame[kept++] = sorted.frame[i];
           }
         }
         sorted.count = kept;

@@ -206,6 +206,17 @@ SLUICE_FAST_AVX512 inline Columns transpose_run(const Extent* extents) {
   return {column_of(v, 0), column_of(v, 1), column_of(v, 2), Lanes{}};
 }
 
+// The same of any 16 rows.
+SLUICE_FAST_AVX512 inline Columns transpose_some(const Extent* extents, const uint32_t (&index)[16]) {
+  __m512i e[4];
+#pragma GCC unroll 4
+  for (uint32_t j = 0; j < 4; ++j) {
+    const auto of = [&](uint32_t i) { return extents + index[i]; };
+    e[j] = four(of(j), of(j + 4), of(j + 8), of(j + 12));
+  }
+  return transpose(e);
+}
+
 SLUICE_FAST_AVX512 inline Lanes big_endian(Lanes v) {
   const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
   return reinterpret_cast<Lanes>(_mm512_shuffle_epi8(reinterpret_cast<__m512i>(v), order));
@@ -248,13 +259,13 @@ SLUICE_FAST_AVX512 inline __mmask16 unicast(uint8_t* const* frames) {
 }
 
 // parse_fast4 for 16 packets at a time, by the same rules in the same terms. kForm: what stands before the network
-// header of each, which is looked at too. kLinked: `links` say where network headers lie. Reads 48 bytes of each frame
+// header of each, which is looked at too. kLinked: `linked` says it, from `linked_at` on. Reads 48 bytes of each frame
 // from 14 before its network header on, which are there whatever its length is: kTailroom follows it.
 constexpr int kLinked = -1;
 template <int kForm>
 SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const uint32_t* rows,
-                                                  [[maybe_unused]] const uint32_t* links, uint32_t n, FastBurst& burst,
-                                                  uint32_t* rest) {
+                                                  [[maybe_unused]] const LinkedRows* linked, uint32_t linked_at,
+                                                  uint32_t n, FastBurst& burst, uint32_t* rest) {
   constexpr bool kAlike = kForm != kLinked;
   constexpr uint32_t kTags = kAlike ? static_cast<uint32_t>(kForm) : 0, kL3 = kFastL3 + kTags * kVlanTagBytes;
   static_assert(kTailroom >= 48 + kFastMostTags * kVlanTagBytes);
@@ -266,43 +277,48 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
     // Lanes past the last row stand for the first.
     const __m512i first = _mm512_set1_epi32(static_cast<int>(rows[at]));
     const __m512i row = _mm512_mask_loadu_epi32(first, here, rows + at);
-    Columns extent;
-    uint8_t* some_frames[16];
-    uint8_t* const* frame = some_frames;
-    if (_mm512_cmpneq_epi32_mask(row, _mm512_add_epi32(first, iota)) == 0) {
-      frame = view.frame + rows[at];
-      extent = transpose_run(view.extent + rows[at]);
-    } else {
-      uint32_t index[16];
-      _mm512_storeu_si512(index, row);
-      for (uint32_t i = 0; i < 16; ++i) some_frames[i] = view.frame[index[i]];
-      __m512i e[4];
-#pragma GCC unroll 4
-      for (uint32_t j = 0; j < 4; ++j) {
-        const auto of = [&](uint32_t i) { return &view.extent[index[i]]; };
-        e[j] = four(of(j), of(j + 4), of(j + 8), of(j + 12));
-      }
-      extent = transpose(e);
-    }
+    [[maybe_unused]] Columns extent;
     [[maybe_unused]] Lanes link{}, l3{};
-    [[maybe_unused]] uint8_t* moved[16];
-    __m512i low = _mm512_loadu_si512(frame);
-    __m512i high = _mm512_loadu_si512(frame + 8);
+    [[maybe_unused]] uint8_t *some_frames[16], *moved[16];
     [[maybe_unused]] __mmask16 asked = 0xffff;
-    if constexpr (kTags != 0) {
-      asked = unicast(frame);
-      low = _mm512_add_epi64(low, all64(kTags * kVlanTagBytes));
-      high = _mm512_add_epi64(high, all64(kTags * kVlanTagBytes));
-      _mm512_storeu_si512(moved, low);
-      _mm512_storeu_si512(moved + 8, high);
-      frame = moved;
-    }
-    if constexpr (!kAlike) {
-      const __m512i some_links =
-          _mm512_mask_loadu_epi32(_mm512_set1_epi32(static_cast<int>(links[at])), here, links + at);
-      link = reinterpret_cast<Lanes>(some_links);
+    uint8_t* const* frame = some_frames;
+    Lanes bytes;
+    __m512i low, high;
+    if constexpr (kAlike) {
+      if (_mm512_cmpneq_epi32_mask(row, _mm512_add_epi32(first, iota)) == 0) {
+        frame = view.frame + rows[at];
+        extent = transpose_run(view.extent + rows[at]);
+      } else {
+        uint32_t index[16];
+        _mm512_storeu_si512(index, row);
+        for (uint32_t i = 0; i < 16; ++i) some_frames[i] = view.frame[index[i]];
+        extent = transpose_some(view.extent, index);
+      }
+      bytes = extent.d1;
+      low = _mm512_loadu_si512(frame);
+      high = _mm512_loadu_si512(frame + 8);
+      if constexpr (kTags != 0) {
+        asked = unicast(frame);
+        low = _mm512_add_epi64(low, all64(kTags * kVlanTagBytes));
+        high = _mm512_add_epi64(high, all64(kTags * kVlanTagBytes));
+        _mm512_storeu_si512(moved, low);
+        _mm512_storeu_si512(moved + 8, high);
+        frame = moved;
+      }
+    } else {
+      // Lanes past the last row stand for the first here as well.
+      const uint32_t from = linked_at + at;
+      const auto column = [&](const uint32_t* of) SLUICE_FAST_AVX512 {
+        return reinterpret_cast<Lanes>(
+            _mm512_mask_loadu_epi32(_mm512_set1_epi32(static_cast<int>(of[from])), here, of + from));
+      };
+      link = column(linked->link);
+      bytes = column(linked->bytes);
       l3 = link & 0xffff;
       const __m512i by = reinterpret_cast<__m512i>(l3 - kFastL3);
+      const __m512i one = all64(reinterpret_cast<uintptr_t>(linked->frame[from]));
+      low = _mm512_mask_loadu_epi64(one, static_cast<__mmask8>(here), linked->frame + from);
+      high = _mm512_mask_loadu_epi64(one, static_cast<__mmask8>(here >> 8), linked->frame + from + 8);
       low = _mm512_add_epi64(low, _mm512_cvtepu32_epi64(_mm512_castsi512_si256(by)));
       high = _mm512_add_epi64(high, _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(by, 1)));
       _mm512_storeu_si512(moved, low);
@@ -320,7 +336,6 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
     const Columns a = transpose(block[0]);
     const Columns b = transpose(block[1]);
     const Columns c = transpose(block[2]);
-    const Lanes bytes = extent.d1;
     const Lanes protocol = b.d1 >> 24;
     const auto tcp = protocol == kProtocolTcp;
     const auto icmp = protocol == kProtocolIcmp;
@@ -332,12 +347,10 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
     sum = (sum & 0xffff) + (sum >> 16);
     const Lanes source = big_endian(b.d2 >> 16 | b.d3 << 16);
     const Lanes destination = big_endian(b.d3 >> 16 | c.d0 << 16);
-    // Lanes past the last row have the first's extent and another's link header: they are not asked.
-    auto good = (extent.d0 == 0) & (bytes == extent.d2) & ((a.d3 & 0xffffff) == 0x450008) & ((b.d1 & 0xffbf) == 0) &
-                (tcp | icmp | (protocol == kProtocolUdp)) & (total >= minimum) & (sum == 0xffff) & plain(source) &
-                plain(destination);
+    auto good = ((a.d3 & 0xffffff) == 0x450008) & ((b.d1 & 0xffbf) == 0) & (tcp | icmp | (protocol == kProtocolUdp)) &
+                (total >= minimum) & (sum == 0xffff) & plain(source) & plain(destination);
     if constexpr (kAlike) {
-      good &= (bytes >= kL3 + kFastBytes4) & (total + kL3 <= bytes);
+      good &= (extent.d0 == 0) & (bytes == extent.d2) & (bytes >= kL3 + kFastBytes4) & (total + kL3 <= bytes);
       // Type and tag of the outer tag and of the inner one, before the type that 0x450008 looks at.
       if constexpr (kTags == 0) good &= (a.d0 & 1) == 0;
       if constexpr (kTags >= 1) {
@@ -402,12 +415,12 @@ SLUICE_FAST_AVX512 inline Halves halves_at(uint8_t* const* places, uint32_t by) 
 }
 
 // parse_fast6 for 8 packets at a time, by the same rules in the same terms. kAlike: none has a tag, which is looked at
-// too; else `links` say where network headers lie. Reads 64 bytes of each packet of kFastBytes6 or more, which are
-// there: kTailroom follows it.
+// too; else `linked` says where network headers lie, from `linked_at` on. Reads 64 bytes of each packet of kFastBytes6
+// or more, which are there: kTailroom follows it.
 template <bool kAlike>
 SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const uint32_t* rows,
-                                                  [[maybe_unused]] const uint32_t* links, uint32_t n, FastBurst& burst,
-                                                  uint32_t* rest) {
+                                                  [[maybe_unused]] const LinkedRows* linked, uint32_t linked_at,
+                                                  uint32_t n, FastBurst& burst, uint32_t* rest) {
   static_assert(kFastBytes6 + kTailroom >= 64);
   alignas(64) static constexpr uint8_t kNothing[64] = {};
   const __m512i reverse = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
@@ -416,29 +429,35 @@ SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const u
   for (uint32_t at = 0; at < n; at += 8) {
     const uint32_t some = n - at < 8 ? n - at : 8;
     const auto here = static_cast<__mmask8>((1u << some) - 1);
-    uint8_t* extents[8];
     uint8_t* ip[8];
-    uint32_t asked = 0xff;
-    for (uint32_t i = 0; i < 8; ++i) {
-      const uint32_t r = i < some ? at + i : at;
-      extents[i] = reinterpret_cast<uint8_t*>(&view.extent[rows[r]]);
-      uint8_t* const frame = view.frame[rows[r]];
-      ip[i] = frame + (kAlike ? kFastL3 : links[r] & 0xffff);
-      if constexpr (kAlike) {
-        const bool other = (load_le16(frame + 12) != swap16(kEtherTypeIpv6)) | ((frame[0] & 1) != 0);
-        asked ^= uint32_t{other} << i;
-      }
-    }
     const __m512i row = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, rows + at));
-    __m512i link = all64(kFastL3);
-    if constexpr (!kAlike) link = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, links + at));
-    const __m512i l3 = _mm512_and_si512(link, all64(0xffff));
-    const Halves extent = halves_at(extents, 0);  // data and end, end on the wire and where headers are
-    const __m512i bytes = _mm512_srli_epi64(extent.first, 32);
-    __mmask8 good = static_cast<__mmask8>(asked) & _mm512_mask_testn_epi64_mask(here, extent.first, low32) &
-                    _mm512_cmpeq_epi64_mask(bytes, _mm512_and_si512(extent.second, low32)) &
-                    _mm512_cmpge_epu64_mask(bytes, _mm512_add_epi64(l3, all64(kFastBytes6)));
-    for (uint32_t m = here & ~static_cast<uint32_t>(good); m != 0; m &= m - 1) {
+    __m512i link = all64(kFastL3), l3 = link, bytes;
+    __mmask8 good;
+    if constexpr (kAlike) {
+      uint8_t* extents[8];
+      uint32_t asked = here;
+      for (uint32_t i = 0; i < 8; ++i) {
+        const uint32_t r = i < some ? at + i : at;
+        extents[i] = reinterpret_cast<uint8_t*>(&view.extent[rows[r]]);
+        uint8_t* const frame = view.frame[rows[r]];
+        ip[i] = frame + kFastL3;
+        const bool is = (load_le16(frame + 12) == swap16(kEtherTypeIpv6)) & ((frame[0] & 1) == 0);
+        asked &= ~(uint32_t{!is} << i);
+      }
+      const Halves extent = halves_at(extents, 0);  // data and end, end on the wire and where headers are
+      bytes = _mm512_srli_epi64(extent.first, 32);
+      good = _mm512_mask_testn_epi64_mask(static_cast<__mmask8>(asked), extent.first, low32) &
+             _mm512_cmpeq_epi64_mask(bytes, _mm512_and_si512(extent.second, low32));
+    } else {
+      const uint32_t from = linked_at + at;
+      link = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, linked->link + from));
+      bytes = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, linked->bytes + from));
+      l3 = _mm512_and_si512(link, all64(0xffff));
+      _mm512_storeu_si512(ip, _mm512_add_epi64(_mm512_maskz_loadu_epi64(here, linked->frame + from), l3));
+      good = here;
+    }
+    good &= _mm512_cmpge_epu64_mask(bytes, _mm512_add_epi64(l3, all64(kFastBytes6)));
+    for (uint32_t m = 0xffu & ~static_cast<uint32_t>(good); m != 0; m &= m - 1) {
       ip[std::countr_zero(m)] = const_cast<uint8_t*>(kNothing);
     }
     const Halves a = halves_at(ip, 0), b = halves_at(ip, 16), c = halves_at(ip, 32);
@@ -503,14 +522,24 @@ SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const u
 SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint32_t* rows, uint32_t n,
                                                LinkedRows& to_four, LinkedRows& to_six, uint32_t* rest) {
   uint32_t fours = 0, sixes = 0, left = 0, untagged_fours = 0, untagged_sixes = 0;
+  const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (uint32_t at = 0; at < n; at += 16) {
     const uint32_t some = n - at < 16 ? n - at : 16;
     const auto here = static_cast<__mmask16>((1u << some) - 1);
-    const __m512i row = _mm512_mask_loadu_epi32(_mm512_set1_epi32(static_cast<int>(rows[at])), here, rows + at);
-    const uint8_t* frame[16];
-    uint32_t index[16];
-    _mm512_storeu_si512(index, row);
-    for (uint32_t i = 0; i < 16; ++i) frame[i] = view.frame[index[i]];
+    const __m512i first = _mm512_set1_epi32(static_cast<int>(rows[at]));
+    const __m512i row = _mm512_mask_loadu_epi32(first, here, rows + at);
+    Columns extent;
+    uint8_t* some_frames[16];
+    uint8_t* const* frame = some_frames;
+    if (_mm512_cmpneq_epi32_mask(row, _mm512_add_epi32(first, iota)) == 0) {
+      frame = view.frame + rows[at];
+      extent = transpose_run(view.extent + rows[at]);
+    } else {
+      uint32_t index[16];
+      _mm512_storeu_si512(index, row);
+      for (uint32_t i = 0; i < 16; ++i) some_frames[i] = view.frame[index[i]];
+      extent = transpose_some(view.extent, index);
+    }
     const auto columns_at = [&](uint32_t by) SLUICE_FAST_AVX512 {
       __m512i block[4];
 #pragma GCC unroll 4
@@ -531,21 +560,28 @@ SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint
           last = b.d1;
         },
         found);
-    const auto is_four = static_cast<__mmask16>(mask(found.is_ipv4) & here);
-    const auto is_six = static_cast<__mmask16>(mask(found.is_ipv6) & here);
+    const auto whole_frames = mask(reinterpret_cast<Lanes>((extent.d0 == 0) & (extent.d1 == extent.d2)));
+    const auto is_four = static_cast<__mmask16>(mask(found.is_ipv4) & here & whole_frames);
+    const auto is_six = static_cast<__mmask16>(mask(found.is_ipv6) & here & whole_frames);
+    const auto put_rows = [&](LinkedRows& to, uint32_t behind, __mmask16 keep, Lanes links) SLUICE_FAST_AVX512 {
+      put(to.row + behind, keep, reinterpret_cast<Lanes>(row));
+      put(to.link + behind, keep, links);
+      put(to.bytes + behind, keep, extent.d1);
+      const auto keep_low = static_cast<__mmask8>(keep), keep_high = static_cast<__mmask8>(keep >> 8);
+      _mm512_storeu_si512(to.frame + behind, _mm512_maskz_compress_epi64(keep_low, _mm512_loadu_si512(frame)));
+      _mm512_storeu_si512(to.frame + behind + std::popcount(static_cast<uint32_t>(keep_low)),
+                          _mm512_maskz_compress_epi64(keep_high, _mm512_loadu_si512(frame + 8)));
+    };
     const auto untagged = mask(reinterpret_cast<Lanes>(found.l3 == kFastL3));
     untagged_fours += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_four & untagged)));
     untagged_sixes += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_six & untagged)));
     const Lanes link = found.l3 | found.tci << 16;
-    const Lanes row_lanes = reinterpret_cast<Lanes>(row);
     if (is_four != 0) {
-      put(to_four.row + fours, is_four, row_lanes);
-      put(to_four.link + fours, is_four, link);
+      put_rows(to_four, fours, is_four, link);
       fours += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_four)));
     }
     if (is_six != 0) {
-      put(to_six.row + sixes, is_six, row_lanes);
-      put(to_six.link + sixes, is_six, link);
+      put_rows(to_six, sixes, is_six, link);
       sixes += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_six)));
     }
     for (uint32_t m = here & ~static_cast<uint32_t>(is_four | is_six); m != 0; m &= m - 1) {
@@ -568,17 +604,18 @@ inline uint32_t sort(const BatchView& view, const uint32_t* rows, uint32_t n, Li
   for (uint32_t r = 0; r < n; ++r) {
     const uint32_t row = rows[r];
     const FastLink found = fast_link(view.frame[row]);  // kTailroom follows the shortest frame
-    const uint32_t link = found.l3 | found.tci << 16;
-    four.row[four.count] = row;
-    four.link[four.count] = link;
-    four.count += found.family == 4;
-    four.untagged += (found.family == 4) & (found.l3 == kFastL3);
-    six.row[six.count] = row;
-    six.link[six.count] = link;
-    six.count += found.family == 6;
-    six.untagged += (found.family == 6) & (found.l3 == kFastL3);
+    const uint32_t family = whole(view.extent[row]) ? found.family : 0;
+    for (LinkedRows* const to : {&four, &six}) {
+      to->row[to->count] = row;
+      to->link[to->count] = found.l3 | found.tci << 16;
+      to->bytes[to->count] = view.extent[row].end;
+      to->frame[to->count] = view.frame[row];
+      const bool of_it = family == (to == &four ? 4u : 6u);
+      to->count += of_it;
+      to->untagged += of_it & (found.l3 == kFastL3);
+    }
     rest[left] = row;
-    left += found.family == 0;
+    left += family == 0;
   }
   return left;
 }
@@ -588,17 +625,17 @@ template <FastForm kForm>
 SLUICE_WIDE uint32_t gather_alike_wide(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
                                        uint32_t* rest) {
   if constexpr (kForm == FastForm::kIpv6) {
-    return gather6_avx512<true>(view, rows, nullptr, n, burst, rest);
+    return gather6_avx512<true>(view, rows, nullptr, 0, n, burst, rest);
   } else {
-    return gather4_avx512<static_cast<int>(kForm)>(view, rows, nullptr, n, burst, rest);
+    return gather4_avx512<static_cast<int>(kForm)>(view, rows, nullptr, 0, n, burst, rest);
   }
 }
 SLUICE_WIDE uint32_t gather_linked_wide(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
                                         FastBurst& burst, uint32_t* rest) {
   if (burst.family == 4) {
-    return gather4_avx512<kLinked>(view, from.row + first, from.link + first, n, burst, rest);
+    return gather4_avx512<kLinked>(view, from.row + first, &from, first, n, burst, rest);
   }
-  return gather6_avx512<false>(view, from.row + first, from.link + first, n, burst, rest);
+  return gather6_avx512<false>(view, from.row + first, &from, first, n, burst, rest);
 }
 SLUICE_WIDE uint32_t sort_wide(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four,
                                LinkedRows& six, uint32_t* rest) {

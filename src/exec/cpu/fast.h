@@ -49,16 +49,19 @@ inline uint32_t gather_most(const FastBurst& burst) {
   return (FastBurst::kLanes - burst.count + step - 1) / step * step;
 }
 
-// Up to kMost rows of one family, and what lies before their network headers: l3 | TCI << 16.
+// Up to kMost rows of one family, all of whose frames are there from their first byte on, and what lies before their
+// network headers: l3 | TCI << 16.
 struct LinkedRows {
   static constexpr uint32_t kMost = 128;
   uint32_t count = 0;
   uint32_t untagged = 0;  // of them
   uint32_t row[kMost + 16];
   uint32_t link[kMost + 16];
+  uint32_t bytes[kMost + 16];  // of the frame
+  uint8_t* frame[kMost + 16];
 };
-// Puts those of `rows` (n, at most LinkedRows::kMost) whose frames are unicast, with two tags at most, into the rows of
-// their family; the others go to `rest`. Returns how many those are. The frames' lengths are not looked at.
+// Puts those of `rows` (n, at most LinkedRows::kMost) whose frames are unicast, with two tags at most, begin at their
+// first byte and were not cut, into the rows of their family; the others go to `rest`. Returns how many those are.
 uint32_t sort_rows(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
                    uint32_t* rest);
 // As gather_alike for n of `from`, from its `first` on, to a burst of their family.
