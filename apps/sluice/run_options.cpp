@@ -83,7 +83,7 @@ void group_run_options(Command sub) {
         "--icmp-errors", "--icmp-denied"}},
       {"Workers and batches", {"--workers", "--batch", "--latency-target", "--packet-scheduler", "--simtime"}},
       {"Devices",
-       {"--device", "--mode", "--transport", "--flights", "--ring-memory", "--kernel-times", "--records", "--threading",
+       {"--device", "--mode", "--transport", "--flights", "--ring-memory", "--table-memory", "--kernel-times", "--records", "--threading",
         "--enter-after", "--leave-after", "--watchdog"}},
       {"Live ports", {"--method", "--port", "--queues", "--promiscuous", "--poll", "--cores", "--ready-file"}},
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
