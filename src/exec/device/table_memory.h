@@ -51,9 +51,14 @@ inline constexpr size_t table_room(TableMemory memory, RecordKind kind, size_t s
   return shared > copies ? shared - copies : 0;
 }
 
+// A class with a name: nvcc 13.0 finds a lambda here to fit nothing.
+struct AnyPointer {
+  template <typename T>
+  SLUICE_HD void operator()(const T*&, uint32_t = 0) const {}
+};
 template <typename Stage>
-inline constexpr bool kHasPointers = requires(Stage& stage) {
-  stage.each_pointer([](auto&, uint32_t = 0) {});
+inline constexpr bool kHasPointers = requires(Stage& stage, const AnyPointer& f) {
+  stage.each_pointer(f);
 };
 
 // A stage whose pointers lie in the tables at `from`, for a copy of these at `to`.
