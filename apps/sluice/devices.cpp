@@ -127,8 +127,7 @@ OpenDevices open_devices(const DeviceFlags& f) {
     if (open.options.mode != DeviceMode::kLaunch)
       fail(Exit::kUsage, fmt::format("--table-memory {}: only in --mode launch", f.table_memory),
            "resident kernels read tables in global memory");
-    const bool lists =
-        open.options.transport == Transport::kCommList || open.options.transport == Transport::kCommPool;
+    const bool lists = open.options.transport == Transport::kCommList || open.options.transport == Transport::kCommPool;
     if (lists || open.options.records == RecordChoice::kHeader || open.options.records == RecordChoice::kAddress)
       fail(Exit::kUsage, fmt::format("--table-memory {}: only for keys and frames", f.table_memory),
            lists ? "use --transport staged or zerocopy" : "use --records key or frame");

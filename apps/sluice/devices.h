@@ -43,7 +43,7 @@ struct OpenDevices {
   DeviceOptions options;
   std::string label;
   std::string table_memory = "auto";  // as it was asked for
-  bool automatic = false;  // --device auto: failures are notes
+  bool automatic = false;             // --device auto: failures are notes
 };
 OpenDevices open_devices(const DeviceFlags& flags);
 // Whether frames cross where batches are large, to a GPU: and batches of kFrameBatch packets where nobody asks for

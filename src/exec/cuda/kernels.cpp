@@ -77,8 +77,10 @@ std::vector<const void*> all_kernels() {
   for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4}) {
     for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain, TableMemory::kGlobal));
   }
-  for (uint8_t chain = 0; chain <= kFrameChains; ++chain) all.push_back(launch_kernel(RecordKind::kFrame, chain, TableMemory::kGlobal));
-  for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress}) all.push_back(launch_kernel(kind, 0, TableMemory::kGlobal));
+  for (uint8_t chain = 0; chain <= kFrameChains; ++chain)
+    all.push_back(launch_kernel(RecordKind::kFrame, chain, TableMemory::kGlobal));
+  for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress})
+    all.push_back(launch_kernel(kind, 0, TableMemory::kGlobal));
   for (RecordKind kind :
        {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader, RecordKind::kAddress}) {
     all.push_back(ring_kernel(kind));

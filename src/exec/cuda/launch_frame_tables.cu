@@ -18,8 +18,7 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
 namespace kernels_detail {
 
 const void* launch_frame_in(TableMemory memory) {
-  if (memory == TableMemory::kConstant)
-    return reinterpret_cast<const void*>(&launch_frames_in<TableMemory::kConstant>);
+  if (memory == TableMemory::kConstant) return reinterpret_cast<const void*>(&launch_frames_in<TableMemory::kConstant>);
   return reinterpret_cast<const void*>(&launch_frames_in<TableMemory::kShared>);
 }
 const void* constant_bank_frame() {

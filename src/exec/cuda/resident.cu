@@ -415,7 +415,8 @@ Result<std::vector<double>> resident_rate(Device& device, const DeviceProgram& p
   if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
   if (records.empty()) return Error("no records");
   if (!runs_on(RecordKind::kKey4, program)) return Error("the program does not run on keys");
-  if (program.memory != TableMemory::kGlobal) return Error("device-resident programs have their tables in global memory");
+  if (program.memory != TableMemory::kGlobal)
+    return Error("device-resident programs have their tables in global memory");
   const auto count = static_cast<uint32_t>(records.size());
   const uint32_t blocks = (count + 127) / 128;
   Run run(*memory);
@@ -439,7 +440,8 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
   CudaMemory* memory = cuda_memory(device);
   if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
   if (frames.lengths.empty()) return Error("no frames");
-  if (program.memory != TableMemory::kGlobal) return Error("device-resident programs have their tables in global memory");
+  if (program.memory != TableMemory::kGlobal)
+    return Error("device-resident programs have their tables in global memory");
   void (*kernel)(DeviceProgram, uint8_t*, const uint32_t*, uint32_t*, uint32_t, uint32_t) = nullptr;
   const auto choose = [&]<typename Chain>(Chain chain) {
     if (is_chain(chain, program)) kernel = &resident_frames_kernel<Chain>;

@@ -27,8 +27,8 @@ enum class ResidentField : uint32_t { kRule, kNextHop, kSteps };
 Result<std::vector<double>> resident_rate(Device& device, const DeviceProgram& program, std::span<const Word> records,
                                           ResidentField field, uint32_t* results, unsigned repeats);
 
-// Where the table of lookups lies. `window`, of global memory: the second-level cache is asked to keep the table, as far
-// as it fits (an access-policy window).
+// Where the table of lookups lies. `window`, of global memory: the second-level cache is asked to keep the table, as
+// far as it fits (an access-policy window).
 struct LookupTable {
   TableMemory memory = TableMemory::kGlobal;
   bool window = false;

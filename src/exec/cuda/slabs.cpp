@@ -284,7 +284,8 @@ class CudaSlabs final : public SlabDriver {
   // Of a block.
   size_t shared_bytes(const FrameSlots& slots = {}) const {
     const size_t tables = program_.memory == TableMemory::kShared ? (size_t{program_.table_bytes} + 15) / 16 * 16 : 0;
-    if (frames()) return tables != 0 ? frame_tables_at(slots, threads()) + tables : frame_shared_bytes(slots, threads());
+    if (frames())
+      return tables != 0 ? frame_tables_at(slots, threads()) + tables : frame_shared_bytes(slots, threads());
     return tables + size_t{threads() / 32} * warp_scratch_bytes(shape_.record.kind, shape_.words_in, shape_.words_out);
   }
 

@@ -64,8 +64,8 @@ struct GlobalTables {
     return slot.template get<Stage>();
   }
 };
-// At `to`, a copy of what lies at `from`. The stage is a copy in registers; the compiler sees what kind of memory `to` is
-// in, and loads by that kind's instructions.
+// At `to`, a copy of what lies at `from`. The stage is a copy in registers; the compiler sees what kind of memory `to`
+// is in, and loads by that kind's instructions.
 struct MovedTables {
   const std::byte* from;
   const std::byte* to;

@@ -78,8 +78,8 @@ class DeviceBlob {
 };
 
 enum class MemorySpace : uint8_t {
-  kDevice,  // the device's own; the host has no address
-  kMapped,  // pinned host memory that the device reads and writes over the bus
+  kDevice,   // the device's own; the host has no address
+  kMapped,   // pinned host memory that the device reads and writes over the bus
   kStaging,  // kMapped for the host, write-combining off; the device copies from and to it
   kConstant  // constant memory: written by upload() alone, while no kernel reads it. The host has no address
 };

@@ -20,8 +20,8 @@ struct DeviceProgram {
   TableMemory memory = TableMemory::kGlobal;
   uint8_t reserved[3] = {};
   RecordShape shape;  // of header and address records; keys need none
-  // Where the stages' pointers count from. kConstant: the beginning of constant memory. kShared: of the packed tables in
-  // device memory, `table_bytes` of them and what fills the last 16; aligned to kTableAlign. kGlobal: none.
+  // Where the stages' pointers count from. kConstant: the beginning of constant memory. kShared: of the packed tables
+  // in device memory, `table_bytes` of them and what fills the last 16; aligned to kTableAlign. kGlobal: none.
   const std::byte* tables = nullptr;
   uint32_t table_bytes = 0;
   uint32_t reserved2 = 0;

@@ -90,13 +90,25 @@ class BlockProgram {
       StageSlot& slot = moved_.program.stages[s];
       AllStages::for_each([&]<typename Stage>(TypeTag<Stage>) {
         if (slot.kind != kStageKind<Stage>) return;
-        slot.set(slot.kind, moved_to(slot.template get<Stage>(), program.tables, tables_.get()));
+        Stage stage = moved_to(slot.template get<Stage>(), program.tables, tables_.get());
+        check_inside(stage, program.table_bytes);
+        slot.set(slot.kind, stage);
       });
     }
     return moved_;
   }
 
  private:
+  // A kernel's pointer to anything else would be read as one into shared memory.
+  template <typename Stage>
+  void check_inside(Stage& stage, size_t bytes) const {
+    if constexpr (kHasPointers<Stage>) {
+      stage.each_pointer([&]<typename T>(const T*& p, uint32_t = 0) {
+        const auto* at = reinterpret_cast<const std::byte*>(p);
+        SLUICE_CHECK(p == nullptr || (at >= tables_.get() && at <= tables_.get() + bytes));
+      });
+    }
+  }
   static constexpr std::align_val_t kAlign{kTableAlign};
   struct Free {
     void operator()(std::byte* at) const { ::operator delete(at, kAlign); }
@@ -467,13 +479,14 @@ class EmuRing final : public RingDriver {
 
 }  // namespace
 
-EmuDevice::EmuDevice(unsigned ordinal, uint32_t servers) : servers_(servers), shared_(std::make_shared<Shared>()) {
+EmuDevice::EmuDevice(unsigned ordinal, uint32_t servers, size_t shared_bytes)
+    : servers_(servers), shared_(std::make_shared<Shared>()) {
   SLUICE_CHECK(servers >= 1 && servers <= RingControl::kMaxServers);
   info_.name = "emulated device";
   info_.kind = "emu";
   info_.ordinal = ordinal;
   info_.multiprocessors = servers;
-  info_.shared_bytes = kSharedBytes;
+  info_.shared_bytes = shared_bytes;
 }
 EmuDevice::~EmuDevice() = default;
 

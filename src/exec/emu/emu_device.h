@@ -31,8 +31,8 @@ class EmuDevice final : public Device {
   // Of an H100's blocks.
   static constexpr size_t kSharedBytes = 232'448;
 
-  // `ordinal` is for show. `servers`: threads a ring, 1 to RingControl::kMaxServers.
-  explicit EmuDevice(unsigned ordinal = 0, uint32_t servers = 1);
+  // `ordinal` is for show. `servers`: threads a ring, 1 to RingControl::kMaxServers. `shared_bytes`: of a block.
+  explicit EmuDevice(unsigned ordinal = 0, uint32_t servers = 1, size_t shared_bytes = kSharedBytes);
   ~EmuDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
