@@ -16,6 +16,7 @@
 #include "exec/plan.h"
 #include "graph/click/parser.h"
 #include "graph/router.h"
+#include "net/key4.h"
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
 #include "tables/acl/conformance.h"
@@ -218,6 +219,8 @@ TEST(TableMemory, AccessListsEqualTheHosts) {
     const RuleSet set = acl_test::random_set(random, rules);
     auto keys = acl_test::keys_for(set, kWatched ? 300 : 1000, random);
     for (FlowKey& key : keys) {
+      // As packets have them: ports or ICMP, not both.
+      if (fits_key4(key)) key = unpack_key4(pack_key4(key));
       if (key.family == 0) key.family = 6;  // an element asks about IP packets alone
     }
     const auto want = acl_test::oracle(set, keys);
