@@ -114,6 +114,51 @@ TEST_F(CliRunTest, FramesCrossWholeWhereBatchesAreLarge) {
   }
 }
 
+TEST_F(CliRunTest, TablesLieWhereTheyAreAskedTo) {
+  ASSERT_EQ(sluice("gen routes --ipv4 400 --ipv6 100 --out few").code, 0);
+  const std::string few = "--acl edge.acl --routes few --route-algorithm trie --in in.pcap ";
+  ASSERT_EQ(sluice("run " + few + "--out want.pcap").code, 0);
+  const std::string want = read("want.pcap");
+  for (const char* memory : {"auto", "global", "constant", "shared"}) {
+    for (const char* more : {"--records key", "--records frame", "--batch 4096", "--threading master"}) {
+      const std::string options = std::string("--device emu --table-memory ") + memory + " " + more;
+      const Said said = sluice("run " + few + options + " --out got.pcap -o json");
+      ASSERT_EQ(said.code, 0) << options << said.err;
+      EXPECT_GT(said.json()["offload"]["offloaded"], 0) << options;
+      EXPECT_TRUE(read("got.pcap") == want) << options;
+    }
+  }
+  const auto plan = [&](const std::string& options) {
+    return sluice("show plan " + few + "--device emu " + options).out;
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(plan(""), "    tables       global memory (auto: tables of every size fit)\n");
+  has(plan("--table-memory global"), "    tables       global memory (--table-memory global)\n");
+  has(plan("--table-memory constant"),
+      "    tables       constant memory, of all segments together, 65536 bytes at most (--table-memory constant)\n");
+  has(plan("--table-memory shared --records key"),
+      "    tables       shared memory, a copy for each block, 232448 bytes at most (--table-memory shared)\n");
+  // A table of 2^24 entries: an error before a packet is read or an output begun.
+  const Said large = sluice("run --routes few --route-algorithm dir24 --in in.pcap --out none.pcap --device emu "
+                            "--table-memory shared");
+  EXPECT_EQ(large.code, 4);
+  has(large.err, "error: tables do not fit shared memory: fib (");
+  has(large.err, "and there is room for 232448 bytes");
+  has(large.err, "help: use --table-memory global");
+  EXPECT_FALSE(exists("none.pcap"));
+  for (const auto& [options, message] : std::vector<std::pair<std::string, std::string>>{
+           {"--mode persistent", "--table-memory shared: only in --mode launch"},
+           {"--mode adaptive", "--table-memory shared: only in --mode launch"},
+           {"--records header", "--table-memory shared: only for keys and frames"},
+           {"--transport commlist", "--table-memory shared: only for keys and frames"}}) {
+    const Said said = sluice("run " + few + "--device emu --table-memory shared " + options);
+    EXPECT_EQ(said.code, 2) << options;
+    has(said.err, message);
+  }
+}
+
 TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
   const Said said = sluice("run " + standard_ + " --out out.pcap -o json");
   ASSERT_EQ(said.code, 0) << said.err;

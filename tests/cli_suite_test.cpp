@@ -282,16 +282,27 @@ TEST_F(CliSuiteTest, TablesOfManySizesAreThoseOfTheCount) {
   EXPECT_EQ(sluice("bench route --ipv4 300 --ipv6 0 --count 10 --packets 1000 --spoil-check").code, 5);
 }
 
-TEST_F(CliSuiteTest, WhatTheEngineLacksIsARowThatSaysSo) {
-  ASSERT_EQ(sluice("bench suite --quick --passes 1 --only data-plane/cuda-table-constant,data-plane/cuda-table-shared "
-                   "-q -o r")
+TEST_F(CliSuiteTest, ATableIsMeasuredInEachMemory) {
+  ASSERT_EQ(sluice("bench suite --quick --passes 1 --only data-plane/cuda-table-memory-global,"
+                   "data-plane/cuda-table-memory-constant,data-plane/cuda-table-memory-shared -q -o r")
                 .code,
             0);
   const auto all = rows("r");
-  ASSERT_EQ(all.size(), 2u);
-  for (const auto& [name, row] : all)
-    EXPECT_TRUE(row["reason"].get<std::string>().starts_with("not measured here: tables lie in a device's global"))
-        << row;
+  ASSERT_GE(all.size(), 3u);
+  for (const char* memory : {"global", "constant", "shared"}) {
+    size_t found = 0;
+    for (const auto& [name, row] : all) {
+      if (row["command"].get<std::string>().find(std::string("--table-memory ") + memory) == std::string::npos) continue;
+      ++found;
+      // Without a GPU it says so.
+      if (row["value"].is_null()) {
+        EXPECT_TRUE(row["reason"].get<std::string>().starts_with("not measured here: ")) << row;
+      } else {
+        EXPECT_TRUE(name.starts_with(std::string("data-plane/cuda/table/") + memory + "/ipv4_")) << row;
+      }
+    }
+    EXPECT_GE(found, 1u) << memory;
+  }
 }
 
 TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {

@@ -107,6 +107,37 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
   }
 }
 
+TEST(DeviceEquality, StandardGraphWithTablesInEveryMemory) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", kWatched ? 800 : 3000);
+  for (const char* acl : {"tuple_merge", "tuple_space", "bitvec", "linear"}) {
+    const std::string text = standard(dir, capture, acl, "trie", "trie");
+    const DeviceOutcome want = run(dir, text, nullptr);
+    ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+    for (const std::string& kind : testing::device_kinds()) {
+      for (const TableMemory memory : {TableMemory::kGlobal, TableMemory::kConstant, TableMemory::kShared}) {
+        for (const RecordChoice records : {RecordChoice::kKey, RecordChoice::kFrame}) {
+          for (const Transport transport : {Transport::kStaged, Transport::kZeroCopy}) {
+            for (const unsigned workers : {1u, 3u}) {
+              const Way way{DeviceMode::kLaunch, transport, records, workers, workers == 1 ? 256u : 100u};
+              SCOPED_TRACE(fmt::format("{} {} {}, {}", kind, acl, to_string(memory), ::testing::PrintToString(way)));
+              const testing::Devices devices = testing::devices_of(kind, 1);
+              devices[0]->use_table_memory(memory);
+              const DeviceOutcome got = testing::run_way(dir, text, &way, devices);
+              devices[0]->use_table_memory(TableMemory::kGlobal);
+              expect_equal(want, got);
+              // Equality says nothing if the packets never left the host.
+              EXPECT_GT(got.outcome.report.offload.offloaded, 300u);
+              ASSERT_EQ(got.outcome.report.devices.size(), 1u);
+              EXPECT_EQ(got.outcome.report.devices[0].failure, "");
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // A capture of the frames of another that have at most so many bytes, again and again until there are `count`; 0: once.
 std::string short_frames(const TempDir& dir, const std::string& from, uint32_t most, uint32_t count = 0) {
   std::string path = dir / fmt::format("short{}.pcap", most);

@@ -793,8 +793,10 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
             if (!devices.options.devices.empty()) {
               options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
             }
+            auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+            need(Engine::check_tables(pipeline.router, pipeline.plan, options, *snapshot), Exit::kUnavailable);
             auto runtime = need(Engine::create(pipeline.router, pipeline.plan, options));
-            runtime->publisher().publish(need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables)));
+            runtime->publisher().publish(std::move(snapshot));
             waited = true;
             start.arrive_and_wait();
             need(runtime->run(reports[w]));

@@ -116,8 +116,9 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
                       std::vector<Case>& cases);
 
 // Lookups alone with addresses, table and next hops in the memory of a CUDA device: every table of the image, with and
-// without a cache window, and fed from the host; with `plain` the first of these alone. `expected` are next hops. `v6`:
-// {upper half, lower half} pairs. On other devices no case, or with `plain` or o.lookups_only one that says so.
+// without a cache window, and fed from the host; with `plain`, or tables in other than global memory, the first of
+// these alone. `expected` are next hops. `v6`: {upper half, lower half} pairs. On other devices no case, or with
+// `plain` or o.lookups_only one that says so.
 void add_resident_lookups(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
                           const Image& image, const std::vector<uint32_t>& v4, const std::vector<uint64_t>& v6,
                           const std::vector<uint32_t>& expected, bool plain, std::vector<Case>& cases);

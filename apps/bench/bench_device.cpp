@@ -417,7 +417,8 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
         drive_case(fmt::format("{}/{}/x{}/{}/routes", name, way, o.workers, frame), routes, d, o.repetitions, true));
   }
 #if defined(SLUICE_WITH_CUDA)
-  if (p.lookup->device().info().kind == "cuda") {
+  // Which reads tables in global memory alone.
+  if (p.lookup->device().info().kind == "cuda" && p.lookup->device().table_memory() == TableMemory::kGlobal) {
     progress.step(name + " device-resident");
     // Large enough to fill the device for a while.
     std::vector<Word> records = p.records;
@@ -459,18 +460,22 @@ void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused
   }
 #if defined(SLUICE_WITH_CUDA)
   Device& device = *devices.options.devices[0];
+  const TableMemory memory = device.table_memory();
   for (const bool window : {false, true}) {
-    if (window && plain) return;
+    // Other memory has no window, and tables there are not fed from the host.
+    if (window && (plain || memory != TableMemory::kGlobal)) return;
     std::vector<uint32_t> got(expected.size());
     const unsigned repeats = std::max(5u, o.repetitions);
     const TraceRange range("resident lookups");
+    const LookupTable where{memory, window};
     const std::vector<double> rates =
-        need(v6.empty() ? resident_lookups4(device, image, v4, got.data(), repeats, window)
-                        : resident_lookups6(device, image, v6, got.data(), repeats, window));
+        need(v6.empty() ? resident_lookups4(device, image, v4, got.data(), repeats, where)
+                        : resident_lookups6(device, image, v6, got.data(), repeats, where),
+             Exit::kUnavailable);
     if (got != expected) fail(Exit::kCheckFailed, fmt::format("{}: device-resident lookups differ", name));
     Case c{name + (window ? "/resident/addresses/window" : "/resident/addresses"), "Mlookups/s", {}};
     for (const double rate : rates) c.values.push_back(rate * 1e-6);
-    c.more = {{"addresses", expected.size()}};
+    c.more = {{"addresses", expected.size()}, {"table_memory", to_string(memory)}};
     cases.push_back(std::move(c));
   }
   for (const bool pinned : {true, false}) {
@@ -496,6 +501,10 @@ void add_resident_frames([[maybe_unused]] const BenchOptions& o, [[maybe_unused]
 #if defined(SLUICE_WITH_CUDA)
   if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
   Device& device = *devices.options.devices[0];
+  if (device.table_memory() != TableMemory::kGlobal) {
+    cases.push_back(unmeasured(name + "/resident", "frames in device memory: tables in global memory alone"));
+    return;
+  }
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
   const PlanNode& node = pipeline.plan.nodes.at(0);

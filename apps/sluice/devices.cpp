@@ -51,6 +51,12 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
       ->check(OneOf{{"auto", "host", "device"}})
       ->type_name("WHERE")
       ->capture_default_str();
+  sub.add_option("--table-memory", f.table_memory,
+                 "Launch mode: where kernels read tables: global (device memory), constant (constant memory, 64 KiB), "
+                 "shared (each block's shared memory, 227 KiB on an H100), or auto (global)")
+      ->check(OneOf{{"auto", "global", "constant", "shared"}})
+      ->type_name("WHERE")
+      ->capture_default_str();
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
                "Also time kernels: the statistics show kernel and transfer separately");
@@ -112,6 +118,20 @@ OpenDevices open_devices(const DeviceFlags& f) {
       choice<DeviceThreading>(f.threading, {{"full", DeviceThreading::kFull}, {"master", DeviceThreading::kMaster}});
   const RingMemory ring_memory = choice<RingMemory>(
       f.ring_memory, {{"auto", RingMemory::kAuto}, {"host", RingMemory::kHost}, {"device", RingMemory::kDevice}});
+  const TableMemory table_memory = choice<TableMemory>(f.table_memory, {{"auto", TableMemory::kGlobal},
+                                                                        {"global", TableMemory::kGlobal},
+                                                                        {"constant", TableMemory::kConstant},
+                                                                        {"shared", TableMemory::kShared}});
+  open.table_memory = f.table_memory;
+  if (table_memory != TableMemory::kGlobal) {
+    if (open.options.mode != DeviceMode::kLaunch)
+      fail(Exit::kUsage, fmt::format("--table-memory {}: only in --mode launch", f.table_memory),
+           "resident kernels read tables in global memory");
+    const bool lists = open.options.transport == Transport::kCommList || open.options.transport == Transport::kCommPool;
+    if (lists || open.options.records == RecordChoice::kHeader || open.options.records == RecordChoice::kAddress)
+      fail(Exit::kUsage, fmt::format("--table-memory {}: only for keys and frames", f.table_memory),
+           lists ? "use --transport staged or zerocopy" : "use --records key or frame");
+  }
   open.options.any_flights = f.flights == 0;
   if (f.flights != 0) open.options.flights = f.flights;
   open.options.enter_after = f.enter_after;
@@ -161,6 +181,7 @@ OpenDevices open_devices(const DeviceFlags& f) {
     }
     (*device)->time_kernels(f.kernel_times);
     if (auto ok = (*device)->use_ring_memory(ring_memory); !ok) fail(Exit::kUnavailable, ok.error());
+    (*device)->use_table_memory(table_memory);
     open.options.devices.push_back(std::move(*device));
   }
   return open;
@@ -429,6 +450,28 @@ std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& d
   return answered != 0 ? "" : "no packet reached a segment that a device can run";
 }
 
+namespace {
+
+// Those of a segment's stages on a device, and why.
+std::string where_tables_lie(const OpenDevices& devices, const Offload& o) {
+  const Device& device = *devices.options.devices[0];
+  const TableMemory memory = device.table_memory();
+  const size_t room = table_room(memory, o.keys ? RecordKind::kKey4 : o.shape.kind, device.info().shared_bytes);
+  if (memory == TableMemory::kGlobal) {
+    return devices.table_memory == "auto" ? "global memory (auto: tables of every size fit)"
+                                          : "global memory (--table-memory global)";
+  }
+  if (room == 0) {
+    return fmt::format("none: kernels that take {} records read global memory alone (--table-memory {})",
+                       to_string(o.shape.kind), to_string(memory));
+  }
+  return fmt::format("{} memory, {}, {} bytes at most (--table-memory {})", to_string(memory),
+                     memory == TableMemory::kShared ? "a copy for each block" : "of all segments together", room,
+                     to_string(memory));
+}
+
+}  // namespace
+
 std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch, bool counts) {
   if (devices.options.devices.empty()) return "device cpu: every segment runs on the workers\n";
   const DeviceOptions& d = devices.options;
@@ -467,9 +510,9 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     if (pooled)
       text +=
           "    which        as many frames of a batch as fit 64 KiB and 2 KiB per packet, others stay on the host\n";
-    text += fmt::format("    host before  {}\n    device       {}\n    host after   {}\n",
+    text += fmt::format("    host before  {}\n    device       {}\n    tables       {}\n    host after   {}\n",
                         names_of(pipeline, node, 0, o.begin), names_of(pipeline, node, o.begin, o.end),
-                        names_of(pipeline, node, o.end, node.elements.size()));
+                        where_tables_lie(devices, o), names_of(pipeline, node, o.end, node.elements.size()));
   }
   return text;
 }

@@ -25,7 +25,7 @@ struct DeviceFlags {
   std::string mode = "launch", transport = "staged", records = "auto", threading = "full";
   uint32_t flights = 0;  // 0: as many as pay
   uint32_t enter_after = 4, leave_after = 16, watchdog_ms = 2000;
-  std::string ring_memory = "auto";
+  std::string ring_memory = "auto", table_memory = "auto";
   bool kernel_times = false;
 };
 
@@ -42,7 +42,8 @@ uint64_t latency_target_ns(const std::string& text);
 struct OpenDevices {
   DeviceOptions options;
   std::string label;
-  bool automatic = false;  // --device auto: failures are notes
+  std::string table_memory = "auto";  // as it was asked for
+  bool automatic = false;             // --device auto: failures are notes
 };
 OpenDevices open_devices(const DeviceFlags& flags);
 // Whether frames cross where batches are large, to a GPU: and batches of kFrameBatch packets where nobody asks for

@@ -340,8 +340,9 @@ std::vector<std::string> outputs_of(const RunReport& report, const Router* route
 std::unique_ptr<Engine> make_engine(Pipeline& pipeline, RunOptions options) {
   if (!pipeline.plan.by_packets) {
     // What is wrong with the graph comes before its ports.
-    (void)need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+    const auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
     need(apply_batch_rules(pipeline.router, options));
+    need(Engine::check_tables(pipeline.router, pipeline.plan, options, *snapshot), Exit::kUnavailable);
   }
   if (auto ok = Engine::check(pipeline.router, pipeline.plan, options); !ok.ok()) fail(Exit::kBadInput, ok.error());
   options.stop = &interrupted();

@@ -102,12 +102,32 @@ void DeviceSet::end(std::unique_ptr<DeviceSet> devices, Workers workers, std::sh
   all.runs.push_back(std::move(run));
 }
 
+namespace {
+
+// What workers take at a time is what flights hold.
+uint32_t most_records(const RunOptions& options) {
+  return options.priorities ? options.priorities->chunk : options.batch;
+}
+std::vector<Offload> offloads_of(const Router& router, const Plan& plan, const RunOptions& options) {
+  return plan_offloads(plan, router, options.device.record_choice(most_records(options)), options.needs_rules());
+}
+
+}  // namespace
+
+Result<void> DeviceSet::check_tables(const Router& router, const Plan& plan, const RunOptions& options,
+                                     const Snapshot& snapshot) {
+  const std::vector<Offload> offloads = offloads_of(router, plan, options);
+  for (const auto& device : options.device.devices) {
+    if (auto ok = sluice::check_tables(*device, snapshot, plan, offloads); !ok) return ok;
+  }
+  return {};
+}
+
 Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const Plan& plan, const RunOptions& options,
                                                    Workers workers) {
   std::unique_ptr<DeviceSet> set(new DeviceSet(plan, options.device));
-  // What workers take at a time is what flights hold.
-  const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
-  set->offloads_ = plan_offloads(plan, router, options.device.record_choice(batch), options.needs_rules());
+  const uint32_t batch = most_records(options);
+  set->offloads_ = offloads_of(router, plan, options);
   set->options_.flights = options.device.flights_of(set->offloads_, options.workers);
   for (Offload& o : set->offloads_) {
     // Whoever follows packets asks for rules and next hops.

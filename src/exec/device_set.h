@@ -30,6 +30,10 @@ class DeviceSet {
   // What devices may still write to outlives them: `memory` is freed with the last that has stopped (kept_runs).
   static void end(std::unique_ptr<DeviceSet> devices, Workers workers, std::shared_ptr<void> memory);
 
+  // Whether the tables of a first generation fit the memory that the devices keep tables in (check_tables).
+  static Result<void> check_tables(const Router& router, const Plan& plan, const RunOptions& options,
+                                   const Snapshot& snapshot);
+
   // Puts a generation into the memory of every device before it becomes current.
   void make_resident(Snapshot& snapshot, Publisher& publisher, Workers workers);
   // Lets devices reach the frames of a batch, or a pool of them, where some segment's records are addresses.

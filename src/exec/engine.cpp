@@ -165,6 +165,11 @@ Result<void> Engine::check(const Router& router, const Plan& plan, const RunOpti
   return errors;
 }
 
+Result<void> Engine::check_tables(const Router& router, const Plan& plan, const RunOptions& options,
+                                  const Snapshot& snapshot) {
+  return DeviceSet::check_tables(router, plan, options, snapshot);
+}
+
 Engine::Engine(const Router& router, const Plan& plan, const RunOptions& options)
     : router_(&router), plan_(&plan), options_(options), alone_(options.workers == 1), homes_(homes_of(options)) {
   past_files_ = options.files;

@@ -40,6 +40,10 @@ class Engine {
  public:
   // What `create` refuses before it opens anything. Errors: options out of range; what cannot run together.
   static Result<void> check(const Router& router, const Plan& plan, const RunOptions& options);
+  // Whether the tables of a first generation fit the memory that the devices are told to keep tables in
+  // (Device::use_table_memory). Errors: they do not, with both sizes.
+  static Result<void> check_tables(const Router& router, const Plan& plan, const RunOptions& options,
+                                   const Snapshot& snapshot);
   // `router` and `plan` outlive the engine. Opens all ports. Errors: as `check`; each port that cannot be opened.
   // Precondition: the packet scheduler has not to run it (Plan::by_packets).
   static Result<std::unique_ptr<Engine>> create(const Router& router, const Plan& plan, const RunOptions& options);

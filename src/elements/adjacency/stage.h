@@ -27,7 +27,7 @@ struct AdjacencyStage {
 
   // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     view.each_pointer(f);
   }
 

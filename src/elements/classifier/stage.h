@@ -32,7 +32,7 @@ struct ClassifierStage {
 
   // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(tests, count);
   }
 

@@ -55,7 +55,7 @@ struct PatternStage {
 
   // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(steps, count);
   }
 

@@ -150,7 +150,7 @@ struct HeaderCheckStage {
 
   // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(addresses, uint32_t{bad_sources} + good_destinations);
   }
 

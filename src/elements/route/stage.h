@@ -21,7 +21,7 @@ struct RouteStage {
 
   // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     view4.each_pointer(f);
     view6.each_pointer(f);
   }

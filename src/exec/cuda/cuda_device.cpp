@@ -39,6 +39,27 @@ class CudaBlob final : public DeviceBlob {
   size_t bytes_;
 };
 
+// A part of constant memory, in every module's bank.
+class CudaConstant final : public DeviceBlob {
+ public:
+  CudaConstant(std::shared_ptr<CudaShared> shared, uint32_t at, size_t bytes)
+      : shared_(std::move(shared)), at_(at), bytes_(bytes) {}
+  ~CudaConstant() override { shared_->bank.leave(at_); }
+  CudaConstant(const CudaConstant&) = delete;
+  CudaConstant& operator=(const CudaConstant&) = delete;
+
+  // In the first of the banks.
+  void* device() const override { return shared_->banks[0] + at_; }
+  void* host() const override { return nullptr; }
+  size_t size() const override { return bytes_; }
+  uint32_t at() const { return at_; }
+
+ private:
+  std::shared_ptr<CudaShared> shared_;
+  uint32_t at_;
+  size_t bytes_;
+};
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::shared_ptr<CudaShared> shared, DeviceInfo info, std::unique_ptr<Nvml> nvml)
@@ -48,6 +69,7 @@ class CudaDevice final : public Device {
   DevicePower power() override { return nvml_ == nullptr ? DevicePower{} : nvml_->read(); }
 
   Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) override {
+    if (space == MemorySpace::kConstant) return allocate_constant(bytes);
     auto address = space == MemorySpace::kDevice ? shared_->memory->allocate_device(bytes)
                                                  : shared_->memory->allocate_pinned(bytes);
     if (!address) return std::move(address).error();
@@ -57,8 +79,15 @@ class CudaDevice final : public Device {
     if (offset > to.size() || bytes > to.size() - offset) {
       return Error(fmt::format("upload of {} bytes at {} into {} bytes of device memory", bytes, offset, to.size()));
     }
+    if (const auto* constant = dynamic_cast<const CudaConstant*>(&to)) {
+      for (std::byte* bank : shared_->banks) {
+        if (auto ok = shared_->memory->upload(bank + constant->at() + offset, from, bytes); !ok) return ok;
+      }
+      return {};
+    }
     return shared_->memory->upload(static_cast<std::byte*>(to.device()) + offset, from, bytes);
   }
+  const std::byte* constant_memory() const override { return shared_->banks.empty() ? nullptr : shared_->banks[0]; }
   Result<void*> pin(void* host, size_t bytes) override { return shared_->memory->pin(host, bytes); }
   void unpin(void* host) override { shared_->memory->unpin(host); }
 
@@ -113,6 +142,26 @@ class CudaDevice final : public Device {
   CudaMemory* memory() { return shared_->memory.get(); }
 
  private:
+  // As allocate() is called: by one thread at a time (make_resident).
+  Result<std::shared_ptr<DeviceBlob>> allocate_constant(size_t bytes) {
+    shared_->memory->use();
+    std::vector<std::byte*> banks;
+    if (shared_->banks.empty()) {
+      for (const void* symbol : constant_banks()) {
+        void* at = nullptr;
+        if (const cudaError_t e = cudaGetSymbolAddress(&at, symbol); e != cudaSuccess) {
+          (void)cudaGetLastError();
+          return cuda_error(e, "find constant memory");
+        }
+        banks.push_back(static_cast<std::byte*>(at));
+      }
+      shared_->banks = std::move(banks);
+    }
+    auto at = shared_->bank.take(bytes);
+    if (!at) return std::move(at).error();
+    return std::shared_ptr<DeviceBlob>(std::make_shared<CudaConstant>(shared_, *at, bytes));
+  }
+
   std::shared_ptr<CudaShared> shared_;
   DeviceInfo info_;
   std::unique_ptr<Nvml> nvml_;
@@ -283,6 +332,7 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
   info.ordinal = ordinal;
   info.memory_bytes = properties.totalGlobalMem;
   info.multiprocessors = shared->processors;
+  info.shared_bytes = properties.sharedMemPerBlockOptin;
   char bus_id[32] = {};
   std::unique_ptr<Nvml> nvml;
   if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, device) == cudaSuccess) nvml = Nvml::open(bus_id);

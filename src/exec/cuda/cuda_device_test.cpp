@@ -1012,7 +1012,7 @@ TEST_P(CudaDeviceTest, ResidentLookupsAgree) {
                                           algorithm.ipv6 ? algorithm.name : Trie::kName));
     for (const bool window : {false, true}) {
       std::vector<uint32_t> hops(v4.size(), ~0u);
-      EXPECT_EQ(must(resident_lookups4(*device_, image, v4, hops.data(), 1, window)).size(), 1u);
+      EXPECT_EQ(must(resident_lookups4(*device_, image, v4, hops.data(), 1, {.window = window})).size(), 1u);
       std::vector<uint32_t> fed(v4.size(), ~0u);
       EXPECT_EQ(must(fed_lookups4(*device_, image, v4, fed.data(), 2, window)).rates.size(), 2u);
       EXPECT_EQ(fed, hops);
@@ -1022,7 +1022,7 @@ TEST_P(CudaDeviceTest, ResidentLookupsAgree) {
                   }).ok());
       EXPECT_EQ(wrong, 0u);
       hops.assign(v6.size() / 2, ~0u);
-      EXPECT_EQ(must(resident_lookups6(*device_, image, v6, hops.data(), 1, window)).size(), 1u);
+      EXPECT_EQ(must(resident_lookups6(*device_, image, v6, hops.data(), 1, {.window = window})).size(), 1u);
       fed.assign(v6.size() / 2, ~0u);
       EXPECT_EQ(must(fed_lookups6(*device_, image, v6, fed.data(), 2, window)).rates.size(), 2u);
       EXPECT_EQ(fed, hops);
@@ -1034,6 +1034,69 @@ TEST_P(CudaDeviceTest, ResidentLookupsAgree) {
       EXPECT_EQ(wrong, 0u);
     }
   }
+}
+
+// The same lookups by tables in constant and in shared memory; what does not fit is refused with both sizes.
+TEST_P(CudaDeviceTest, ResidentLookupsAgreeInEveryMemory) {
+  if (!is_cuda()) GTEST_SKIP() << "of CUDA alone";
+  uint64_t state = 19;
+  std::vector<uint32_t> v4(50'003);
+  for (uint32_t& address : v4) address = static_cast<uint32_t>(mix64(++state));
+  std::vector<uint64_t> v6;
+  for (size_t i = 0; i < 30'001; ++i) {
+    v6.push_back(0x2000000000000000u | mix64(++state) >> 3);
+    v6.push_back(mix64(++state));
+  }
+  size_t found = 0, refused = 0;
+  for (const uint32_t routes : {20u, 700u, 3000u}) {
+    Rib rib = lpm_test::random_rib(9, routes, 40);
+    rib.add4(0, 1, 3);
+    rib.add6(uint64_t{0x2000} << 48, 0, 3, 4);
+    rib.settle();
+    for (const LpmSummary& algorithm : lpm_summaries()) {
+      SCOPED_TRACE(algorithm.name + std::string(", ") + std::to_string(routes));
+      const Image image = must(build_routes(rib, algorithm.ipv4 ? algorithm.name : Trie::kName,
+                                            algorithm.ipv6 ? algorithm.name : Trie::kName));
+      for (const TableMemory memory : {TableMemory::kConstant, TableMemory::kShared}) {
+        SCOPED_TRACE(to_string(memory));
+        const size_t room = table_room(memory, RecordKind::kKey4, device_->info().shared_bytes);
+        // `wrong`: how many next hops are not the host's.
+        const auto check = [&](const auto& rates, size_t bytes, const auto& wrong) {
+          if (bytes > room) {
+            ASSERT_FALSE(rates.ok());
+            for (const size_t size : {bytes, room})
+              EXPECT_NE(rates.error().message.find(std::to_string(size)), std::string::npos) << rates.error().message;
+            ++refused;
+            return;
+          }
+          ASSERT_TRUE(rates.ok()) << to_string(rates.error());
+          EXPECT_EQ(wrong(), 0u);
+          ++found;
+        };
+        std::vector<uint32_t> hops(v4.size(), ~0u);
+        const auto rates4 = resident_lookups4(*device_, image, v4, hops.data(), 1, {memory});
+        check(rates4, image.section(SectionTag::kFib4).size(), [&] {
+          size_t wrong = 0;
+          EXPECT_TRUE(with_fib4(image, [&](const auto& view) {
+                        for (size_t i = 0; i < v4.size(); ++i) wrong += hops[i] != view.lookup(v4[i]) ? 1 : 0;
+                      }).ok());
+          return wrong;
+        });
+        hops.assign(v6.size() / 2, ~0u);
+        const auto rates6 = resident_lookups6(*device_, image, v6, hops.data(), 1, {memory});
+        check(rates6, image.section(SectionTag::kFib6).size(), [&] {
+          size_t wrong = 0;
+          EXPECT_TRUE(with_fib6(image, [&](const auto& view) {
+                        for (size_t i = 0; i < hops.size(); ++i)
+                          wrong += hops[i] != view.lookup(v6[2 * i], v6[2 * i + 1]) ? 1 : 0;
+                      }).ok());
+          return wrong;
+        });
+      }
+    }
+  }
+  EXPECT_GT(found, 20u);
+  EXPECT_GT(refused, 2u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CudaDeviceTest, ::testing::Values("emu", "cuda", "cuda_graphs"),

@@ -12,6 +12,7 @@
 
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/open_cuda.h"
+#include "exec/device/constant_bank.h"
 #include "exec/device/device.h"
 #include "memory/cuda/memory.h"
 
@@ -53,6 +54,10 @@ struct CudaShared {
   // Before the first of them. Errors: no memory.
   Result<void> prepare_runs();
   CopiedRuns runs;
+
+  ConstantBank bank;
+  // Of each of constant_banks(); empty before the first tables are put there.
+  std::vector<std::byte*> banks;
 
  private:
   std::mutex mutex_;

@@ -5,7 +5,34 @@
 
 namespace sluice {
 
-const void* launch_kernel(RecordKind kind, uint8_t chain) {
+namespace {
+
+const void* kernel_in(RecordKind kind, TableMemory memory) {
+  switch (kind) {
+    case RecordKind::kKey4:
+      return kernels_detail::launch_key4_in(memory);
+    case RecordKind::kKey6:
+      return kernels_detail::launch_key6_in(memory);
+    case RecordKind::kRoute4:
+      return kernels_detail::launch_route4_in(memory);
+    case RecordKind::kFrame:
+      return kernels_detail::launch_frame_in(memory);
+    case RecordKind::kHeader:
+    case RecordKind::kAddress:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<const void*> constant_banks() {
+  using namespace kernels_detail;
+  return {constant_bank_key4(), constant_bank_key6(), constant_bank_route4(), constant_bank_frame()};
+}
+
+const void* launch_kernel(RecordKind kind, uint8_t chain, TableMemory memory) {
+  if (memory != TableMemory::kGlobal) return kernel_in(kind, memory);
   switch (kind) {
     case RecordKind::kKey4:
       return kernels_detail::launch_key4(chain);
@@ -48,15 +75,20 @@ const void* ring_kernel(RecordKind kind) {
 std::vector<const void*> all_kernels() {
   std::vector<const void*> all;
   for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4}) {
-    for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain));
+    for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain, TableMemory::kGlobal));
   }
-  for (uint8_t chain = 0; chain <= kFrameChains; ++chain) all.push_back(launch_kernel(RecordKind::kFrame, chain));
-  for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress}) all.push_back(launch_kernel(kind, 0));
+  for (uint8_t chain = 0; chain <= kFrameChains; ++chain)
+    all.push_back(launch_kernel(RecordKind::kFrame, chain, TableMemory::kGlobal));
+  for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress})
+    all.push_back(launch_kernel(kind, 0, TableMemory::kGlobal));
   for (RecordKind kind :
        {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader, RecordKind::kAddress}) {
     all.push_back(ring_kernel(kind));
   }
   all.push_back(ring_team_kernel());
+  for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kFrame}) {
+    for (TableMemory memory : {TableMemory::kConstant, TableMemory::kShared}) all.push_back(kernel_in(kind, memory));
+  }
   return all;
 }
 

@@ -35,6 +35,11 @@ inline constexpr uint32_t frame_shared_bytes(const FrameSlots& slots, uint32_t t
   return threads * slots.stride + 16;
 }
 
+// The same of tables behind it, where they lie in shared memory.
+SLUICE_HD constexpr uint32_t frame_tables_at(const FrameSlots& slots, uint32_t threads) {
+  return (threads * slots.stride + 16 + static_cast<uint32_t>(kTableAlign) - 1) / kTableAlign * kTableAlign;
+}
+
 // How many of its `count` kFrame records a lane takes, one after the other, where `kernels` such kernels run. The bus
 // moves most with some 8,192 frames on their way, and a fifth less with eight times as many; a lookup in an access list
 // takes longer than the bus, so that three times as many lanes are needed for it.
@@ -61,11 +66,17 @@ struct LaunchArguments {
   uint32_t serial;
 };
 
-// Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record.
-const void* launch_kernel(RecordKind kind, uint8_t chain);
-inline constexpr uint32_t launch_threads(RecordKind kind) {
+// Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record. Chains, and
+// header and address records, have no kernel for tables in other than global memory; nullptr for the latter.
+const void* launch_kernel(RecordKind kind, uint8_t chain, TableMemory memory);
+SLUICE_HD constexpr uint32_t launch_threads(RecordKind kind) {
   return is_key(kind) ? 128 : 64;
 }
+static_assert(launch_threads(RecordKind::kFrame) == kFrameBlockThreads);
+
+// The symbols of the constant memory that each module's kernels read: tables are copied into all of them, to the same
+// place.
+std::vector<const void*> constant_banks();
 
 // -- rings ------------------------------------------------------------------------------------------------------------
 
@@ -116,6 +127,14 @@ const void* launch_route4(uint8_t chain);
 const void* launch_header();
 const void* launch_address();
 const void* launch_frame(uint8_t chain);
+const void* launch_key4_in(TableMemory memory);
+const void* launch_key6_in(TableMemory memory);
+const void* launch_route4_in(TableMemory memory);
+const void* launch_frame_in(TableMemory memory);
+const void* constant_bank_key4();
+const void* constant_bank_key6();
+const void* constant_bank_route4();
+const void* constant_bank_frame();
 const void* ring_key4();
 const void* ring_team4();
 const void* ring_key6();

@@ -5,11 +5,14 @@
 
 namespace sluice::cuda_walk {
 
-template <RecordKind K, typename Chain>
-__global__ void __launch_bounds__(launch_threads(K))
-    launch(const __grid_constant__ DeviceProgram program, const __grid_constant__ LaunchArguments a) {
-  const uint32_t count = a.count_at != nullptr ? *a.count_at : a.count;
-  const uint32_t record = blockIdx.x * blockDim.x + threadIdx.x;
+__device__ __forceinline__ uint32_t record_count(const LaunchArguments& a) {
+  return a.count_at != nullptr ? *a.count_at : a.count;
+}
+
+// A warp's records, of which this lane has `record`.
+template <RecordKind K, typename Chain, typename Tables>
+__device__ __forceinline__ void take_records(const DeviceProgram& program, const LaunchArguments& a, uint32_t count,
+                                             uint32_t record, const Tables& tables) {
   const uint32_t lane = threadIdx.x & 31;
   const uint32_t first = record - lane;
   if (first >= count) return;
@@ -31,14 +34,14 @@ __global__ void __launch_bounds__(launch_threads(K))
         Walker one;
         read_route(program, words[0], i, one);
         if (!here) one.path = kPathDropped;
-        walk_warp<K, Chain>(program, one, scratch);
+        walk_warp<K, Chain>(program, one, scratch, tables);
         result |= route_part(one.packet.next_hop, i);
       }
       if (here) reinterpret_cast<uint64_t*>(a.out)[record] = result;
     } else {
       read_key<K>(program, words, w);
       if (!here) w.path = kPathDropped;
-      walk_warp<K, Chain>(program, w, scratch);
+      walk_warp<K, Chain>(program, w, scratch, tables);
       if (here) reinterpret_cast<uint64_t*>(a.out)[record] = key_result(w, tag);
     }
   } else {
@@ -57,7 +60,7 @@ __global__ void __launch_bounds__(launch_threads(K))
       w.path = kPathDropped;
     }
     __syncwarp();
-    walk_warp<K, Chain>(program, w, scratch);
+    walk_warp<K, Chain>(program, w, scratch, tables);
     if (here) {
       Word* mine = scratch.words + lane * a.words_out;
       write_result(K, program, w, tag, [mine](uint32_t i, const Word& word) { mine[i] = word; });
@@ -67,6 +70,12 @@ __global__ void __launch_bounds__(launch_threads(K))
 #pragma unroll 4
     for (uint32_t i = lane; i < records * a.words_out; i += 32) store_plain(out + i, load_plain(scratch.words + i));
   }
+}
+
+template <RecordKind K, typename Chain>
+__global__ void __launch_bounds__(launch_threads(K))
+    launch(const __grid_constant__ DeviceProgram program, const __grid_constant__ LaunchArguments a) {
+  take_records<K, Chain>(program, a, record_count(a), blockIdx.x * blockDim.x + threadIdx.x, GlobalTables{});
 }
 
 }  // namespace sluice::cuda_walk

@@ -13,6 +13,7 @@
 
 #include "exec/cuda/open_cuda.h"
 #include "exec/cuda/resident_parts.cuh"
+#include "exec/cuda/tables.cuh"
 #include "exec/cuda/walk.cuh"
 #include "memory/cuda/memory.h"
 #include "tables/lpm/algorithms.h"
@@ -45,15 +46,13 @@ __global__ void __launch_bounds__(128)
 }
 
 // Eight independent lookups a lane, in flight together. What is read and written once goes past the cache, which is the
-// table's.
-template <typename View>
-__global__ void __launch_bounds__(256)
-    resident_addresses4(const __grid_constant__ View view, const uint4* __restrict__ in, uint4* __restrict__ out,
-                        uint32_t count) {
-  const uint32_t first = blockIdx.x * 512 + threadIdx.x;
+// table's. kThreads: of the block, whose first pair of quads is `first`.
+template <uint32_t kThreads, typename View>
+__device__ __forceinline__ void look_up_quads(const View& view, const uint4* __restrict__ in, uint4* __restrict__ out,
+                                              uint32_t count, uint32_t first) {
   uint4 a[2], r[2];
 #pragma unroll
-  for (uint32_t k = 0; k < 2; ++k) a[k] = __ldcs(in + min(first + k * 256, count - 1));
+  for (uint32_t k = 0; k < 2; ++k) a[k] = __ldcs(in + min(first + k * kThreads, count - 1));
 #pragma unroll
   for (uint32_t k = 0; k < 2; ++k) {
     r[k].x = view.lookup(a[k].x);
@@ -63,24 +62,59 @@ __global__ void __launch_bounds__(256)
   }
 #pragma unroll
   for (uint32_t k = 0; k < 2; ++k) {
-    if (first + k * 256 < count) __stcs(out + first + k * 256, r[k]);
+    if (first + k * kThreads < count) __stcs(out + first + k * kThreads, r[k]);
   }
 }
-template <typename View>
-__global__ void __launch_bounds__(256)
-    resident_addresses6(const __grid_constant__ View view, const ulonglong2* __restrict__ in,
-                        uint32_t* __restrict__ out, uint32_t count) {
-  const uint32_t first = blockIdx.x * 512 + threadIdx.x;
+template <uint32_t kThreads, typename View>
+__device__ __forceinline__ void look_up_pairs(const View& view, const ulonglong2* __restrict__ in,
+                                              uint32_t* __restrict__ out, uint32_t count, uint32_t first) {
   ulonglong2 a[2];
   uint32_t r[2];
 #pragma unroll
-  for (uint32_t k = 0; k < 2; ++k) a[k] = __ldcs(in + min(first + k * 256, count - 1));
+  for (uint32_t k = 0; k < 2; ++k) a[k] = __ldcs(in + min(first + k * kThreads, count - 1));
 #pragma unroll
   for (uint32_t k = 0; k < 2; ++k) r[k] = view.lookup(a[k].x, a[k].y);
 #pragma unroll
   for (uint32_t k = 0; k < 2; ++k) {
-    if (first + k * 256 < count) __stcs(out + first + k * 256, r[k]);
+    if (first + k * kThreads < count) __stcs(out + first + k * kThreads, r[k]);
   }
+}
+
+template <typename Lookup, typename View>
+__global__ void __launch_bounds__(256)
+    resident_addresses(const __grid_constant__ View view, const typename Lookup::In* __restrict__ in,
+                       typename Lookup::Out* __restrict__ out, uint32_t count) {
+  Lookup::template look_up<256>(view, in, out, count, blockIdx.x * 512 + threadIdx.x);
+}
+// The view's pointers lie at `from`, of which constant memory holds a copy.
+template <typename Lookup, typename View>
+__global__ void __launch_bounds__(256)
+    resident_addresses_constant(const __grid_constant__ View view, const std::byte* from,
+                                const typename Lookup::In* __restrict__ in, typename Lookup::Out* __restrict__ out,
+                                uint32_t count) {
+  const View moved = moved_to(view, from, reinterpret_cast<const std::byte*>(constant_bank));
+  Lookup::template look_up<256>(moved, in, out, count, blockIdx.x * 512 + threadIdx.x);
+}
+// Blocks that found a pointer of their view outside of shared memory.
+__device__ uint32_t outside_shared;
+// As many blocks as run at a time: each copies the table, of `bytes` bytes at `table`, and takes addresses until there
+// are none.
+template <typename Lookup, typename View>
+__global__ void __launch_bounds__(1024)
+    resident_addresses_shared(const __grid_constant__ View view, const std::byte* from, const std::byte* table,
+                              uint32_t bytes, const typename Lookup::In* __restrict__ in,
+                              typename Lookup::Out* __restrict__ out, uint32_t count) {
+  extern __shared__ uint4 shared[];
+  copy_tables(shared, table, bytes);
+  View moved = moved_to(view, from, reinterpret_cast<const std::byte*>(shared));
+  if (threadIdx.x == 0) {
+    bool there = true;
+    moved.each_pointer([&there]<typename T>(const T*& p) { there &= p == nullptr || __isShared(p); });
+    if (!there) atomicAdd(&outside_shared, 1u);
+  }
+#pragma unroll 1
+  for (uint32_t i = blockIdx.x * 2048; i < count; i += gridDim.x * 2048)
+    Lookup::template look_up<1024>(moved, in, out, count, i + threadIdx.x);
 }
 
 // The standard graph with an access list of either kind and routes.
@@ -133,20 +167,12 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
   Result<void> upload() {
-    auto device = memory_.allocate_device(host_.size());
+    auto device = memory_.allocate_device((host_.size() + 15) / 16 * 16);
     if (!device) return std::move(device).error();
     device_ = *device;
     return memory_.upload(device_, host_.data(), host_.size());
   }
-  template <typename View>
-  View moved(View view) const {
-    view.each_pointer([&]<typename T>(const T*& p) {
-      if (p == nullptr) return;
-      const auto offset = static_cast<size_t>(reinterpret_cast<const std::byte*>(p) - host_.data());
-      p = reinterpret_cast<const T*>(static_cast<std::byte*>(device_) + offset);
-    });
-    return view;
-  }
+  const std::byte* device() const { return static_cast<const std::byte*>(device_); }
   // Kernels of the stream find the table in the second-level cache, where it was once.
   cudaError_t keep_in_cache(cudaStream_t stream) const {
     int device = 0, most = 0, window = 0;
@@ -174,49 +200,142 @@ class Table {
 // One launch each, of any number of addresses that lie one after another.
 struct Lookup4 {
   using Address = uint32_t;
+  using In = uint4;
+  using Out = uint4;
   static constexpr size_t kPiece = size_t{1} << 20;
-  template <typename View>
-  static void launch(const View& view, const std::byte* in, uint32_t* out, size_t count, cudaStream_t stream) {
-    const auto quads = static_cast<uint32_t>((count + 3) / 4);
-    resident_addresses4<View><<<(quads + 511) / 512, 256, 0, stream>>>(view, reinterpret_cast<const uint4*>(in),
-                                                                       reinterpret_cast<uint4*>(out), quads);
+  static uint32_t count_of(size_t addresses) { return static_cast<uint32_t>((addresses + 3) / 4); }
+  template <uint32_t kThreads, typename View>
+  __device__ static __forceinline__ void look_up(const View& view, const In* in, Out* out, uint32_t count,
+                                                 uint32_t first) {
+    look_up_quads<kThreads>(view, in, out, count, first);
   }
 };
 struct Lookup6 {
   using Address = ulonglong2;
+  using In = ulonglong2;
+  using Out = uint32_t;
   static constexpr size_t kPiece = size_t{1} << 18;
-  template <typename View>
-  static void launch(const View& view, const std::byte* in, uint32_t* out, size_t count, cudaStream_t stream) {
-    const auto n = static_cast<uint32_t>(count);
-    resident_addresses6<View>
-        <<<(n + 511) / 512, 256, 0, stream>>>(view, reinterpret_cast<const ulonglong2*>(in), out, n);
+  static uint32_t count_of(size_t addresses) { return static_cast<uint32_t>(addresses); }
+  template <uint32_t kThreads, typename View>
+  __device__ static __forceinline__ void look_up(const View& view, const In* in, Out* out, uint32_t count,
+                                                 uint32_t first) {
+    look_up_pairs<kThreads>(view, in, out, count, first);
   }
+};
+
+template <typename Lookup, typename View>
+void launch_lookup(const View& view, const std::byte* in, uint32_t* out, size_t addresses, cudaStream_t stream) {
+  const uint32_t n = Lookup::count_of(addresses);
+  resident_addresses<Lookup, View><<<(n + 511) / 512, 256, 0, stream>>>(
+      view, reinterpret_cast<const typename Lookup::In*>(in), reinterpret_cast<typename Lookup::Out*>(out), n);
+}
+
+// The table's section in constant or shared memory, and lookups in it.
+template <typename Lookup, typename View>
+class TableElsewhere {
+ public:
+  TableElsewhere(CudaMemory& memory, const View& view, std::span<const std::byte> section)
+      : memory_(memory), view_(view), section_(section), copy_(memory, section) {}
+
+  // Errors: it does not fit; the device failed.
+  Result<void> prepare(TableMemory where, size_t shared_bytes) {
+    where_ = where;
+    const size_t room = table_room(where, RecordKind::kKey4, shared_bytes);
+    if (section_.size() > room) {
+      return Error(std::string("the table does not fit ") + to_string(where) + " memory: it has " +
+                       std::to_string(section_.size()) + " bytes, and there is room for " + std::to_string(room),
+                   "use --table-memory global, or a smaller table");
+    }
+    if (where == TableMemory::kConstant) {
+      // No other memory of the device has a copy: whoever finds the right next hops has read this one.
+      void* bank = nullptr;
+      if (const cudaError_t e = cudaGetSymbolAddress(&bank, constant_bank); e != cudaSuccess)
+        return cuda_error(e, "find constant memory");
+      return memory_.upload(bank, section_.data(), section_.size());
+    }
+    if (auto ok = copy_.upload(); !ok) return ok;
+    const void* const kernel = reinterpret_cast<const void*>(&resident_addresses_shared<Lookup, View>);
+    int device = 0, processors = 0, blocks = 0;
+    cudaError_t e =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(rounded()));
+    if (e == cudaSuccess) e = cudaGetDevice(&device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if (e == cudaSuccess) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 1024, rounded());
+    const uint32_t none = 0;
+    if (e == cudaSuccess) e = cudaMemcpyToSymbol(outside_shared, &none, sizeof none);
+    if (e != cudaSuccess) return cuda_error(e, "make room for a table in shared memory");
+    if (blocks < 1) return Error("the device runs no block with the table in its shared memory");
+    most_blocks_ = static_cast<uint32_t>(processors * blocks);
+    return {};
+  }
+  void launch(const std::byte* in, uint32_t* out, size_t addresses, cudaStream_t stream) const {
+    const uint32_t n = Lookup::count_of(addresses);
+    const auto* from = reinterpret_cast<const typename Lookup::In*>(in);
+    auto* to = reinterpret_cast<typename Lookup::Out*>(out);
+    if (where_ == TableMemory::kConstant) {
+      resident_addresses_constant<Lookup, View>
+          <<<(n + 511) / 512, 256, 0, stream>>>(view_, section_.data(), from, to, n);
+      return;
+    }
+    resident_addresses_shared<Lookup, View><<<std::min((n + 2047) / 2048, most_blocks_), 1024, rounded(), stream>>>(
+        view_, section_.data(), copy_.device(), static_cast<uint32_t>(section_.size()), from, to, n);
+  }
+  // After the lookups. Errors: some block's table lay elsewhere.
+  Result<void> check() const {
+    if (where_ != TableMemory::kShared) return {};
+    uint32_t outside = 0;
+    if (const cudaError_t e = cudaMemcpyFromSymbol(&outside, outside_shared, sizeof outside); e != cudaSuccess)
+      return cuda_error(e, "ask where a table lies");
+    if (outside != 0) return Error("a block's table did not lie in its shared memory");
+    return {};
+  }
+
+ private:
+  size_t rounded() const { return (section_.size() + 15) / 16 * 16; }
+
+  CudaMemory& memory_;
+  View view_;
+  std::span<const std::byte> section_;
+  Table copy_;
+  TableMemory where_ = TableMemory::kShared;
+  uint32_t most_blocks_ = 0;
 };
 
 template <typename Lookup, typename View>
 Result<std::vector<double>> lookups(Device& device, const View& view, std::span<const std::byte> section,
                                     std::span<const std::byte> addresses, uint32_t* next_hops, unsigned repeats,
-                                    bool window) {
+                                    const LookupTable& where) {
   CudaMemory* memory = cuda_memory(device);
   if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
   const size_t count = addresses.size() / sizeof(typename Lookup::Address);
   if (count == 0) return Error("no addresses");
   memory->use();
-  Table table(*memory, section);
-  if (auto ok = table.upload(); !ok) return std::move(ok).error();
-  const View moved = table.moved(view);
-  cudaError_t policy = cudaSuccess;
-  bool first = true;
   Run run(*memory);
   // Kernels read and write whole 16 bytes.
-  auto rates =
-      run.go(addresses.data(), addresses.size(), next_hops, count * 4, (addresses.size() + 15) / 16 * 16,
-             (count + 3) / 4 * 16, count, repeats, [&](void* from, void* to, cudaStream_t stream) {
-               if (window && first) policy = table.keep_in_cache(stream);
-               first = false;
-               Lookup::launch(moved, static_cast<const std::byte*>(from), static_cast<uint32_t*>(to), count, stream);
-             });
-  if (window) (void)cudaCtxResetPersistingL2Cache();
+  const auto go = [&](const std::function<void(void*, void*, cudaStream_t)>& launch) {
+    return run.go(addresses.data(), addresses.size(), next_hops, count * 4, (addresses.size() + 15) / 16 * 16,
+                  (count + 3) / 4 * 16, count, repeats, launch);
+  };
+  if (where.memory != TableMemory::kGlobal) {
+    TableElsewhere<Lookup, View> table(*memory, view, section);
+    if (auto ok = table.prepare(where.memory, device.info().shared_bytes); !ok) return std::move(ok).error();
+    auto rates = go([&](void* from, void* to, cudaStream_t stream) {
+      table.launch(static_cast<const std::byte*>(from), static_cast<uint32_t*>(to), count, stream);
+    });
+    if (auto ok = table.check(); rates && !ok) return std::move(ok).error();
+    return rates;
+  }
+  Table table(*memory, section);
+  if (auto ok = table.upload(); !ok) return std::move(ok).error();
+  const View moved = moved_to(view, section.data(), table.device());
+  cudaError_t policy = cudaSuccess;
+  bool first = true;
+  auto rates = go([&](void* from, void* to, cudaStream_t stream) {
+    if (where.window && first) policy = table.keep_in_cache(stream);
+    first = false;
+    launch_lookup<Lookup>(moved, static_cast<const std::byte*>(from), static_cast<uint32_t*>(to), count, stream);
+  });
+  if (where.window) (void)cudaCtxResetPersistingL2Cache();
   if (policy != cudaSuccess) return cuda_error(policy, "keep a table in the cache");
   return rates;
 }
@@ -232,7 +351,7 @@ Result<FedLookups> feed(Device& device, const View& view, std::span<const std::b
   memory->use();
   Table table(*memory, section);
   if (auto ok = table.upload(); !ok) return std::move(ok).error();
-  const View moved = table.moved(view);
+  const View moved = moved_to(view, section.data(), table.device());
   FedLookups result;
   const auto clock = [] { return std::chrono::steady_clock::now(); };
   auto start = clock();
@@ -259,7 +378,7 @@ Result<FedLookups> feed(Device& device, const View& view, std::span<const std::b
   for (int turn = 0; turn < 2; ++turn) {
     step(result.to_device,
          [&] { e = cudaMemcpyAsync(f.device_in, f.host_in, addresses.size(), cudaMemcpyHostToDevice, one); });
-    step(result.kernel, [&] { Lookup::launch(moved, f.device_in, device_out, count, one); });
+    step(result.kernel, [&] { launch_lookup<Lookup>(moved, f.device_in, device_out, count, one); });
     step(result.to_host, [&] { e = cudaMemcpyAsync(f.host_out, device_out, count * 4, cudaMemcpyDeviceToHost, one); });
   }
   for (unsigned turn = 0; e == cudaSuccess && turn <= repeats; ++turn) {
@@ -272,7 +391,7 @@ Result<FedLookups> feed(Device& device, const View& view, std::span<const std::b
       e = cudaMemcpyAsync(f.device_in + at * kBytes, f.host_in + at * kBytes, n * kBytes, cudaMemcpyHostToDevice,
                           stream);
       if (e != cudaSuccess) break;
-      Lookup::launch(moved, f.device_in + at * kBytes, device_out + at, n, stream);
+      launch_lookup<Lookup>(moved, f.device_in + at * kBytes, device_out + at, n, stream);
       e = cudaGetLastError();
       if (e == cudaSuccess) {
         e = cudaMemcpyAsync(f.host_out + at * 4, device_out + at, n * 4, cudaMemcpyDeviceToHost, stream);
@@ -296,6 +415,8 @@ Result<std::vector<double>> resident_rate(Device& device, const DeviceProgram& p
   if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
   if (records.empty()) return Error("no records");
   if (!runs_on(RecordKind::kKey4, program)) return Error("the program does not run on keys");
+  if (program.memory != TableMemory::kGlobal)
+    return Error("device-resident programs have their tables in global memory");
   const auto count = static_cast<uint32_t>(records.size());
   const uint32_t blocks = (count + 127) / 128;
   Run run(*memory);
@@ -319,6 +440,8 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
   CudaMemory* memory = cuda_memory(device);
   if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
   if (frames.lengths.empty()) return Error("no frames");
+  if (program.memory != TableMemory::kGlobal)
+    return Error("device-resident programs have their tables in global memory");
   void (*kernel)(DeviceProgram, uint8_t*, const uint32_t*, uint32_t*, uint32_t, uint32_t) = nullptr;
   const auto choose = [&]<typename Chain>(Chain chain) {
     if (is_chain(chain, program)) kernel = &resident_frames_kernel<Chain>;
@@ -420,22 +543,22 @@ Result<std::vector<double>> resident_crc32(Device& device, Crc32Mode mode, const
 }
 
 Result<std::vector<double>> resident_lookups4(Device& device, const Image& image, std::span<const uint32_t> addresses,
-                                              uint32_t* next_hops, unsigned repeats, bool window) {
+                                              uint32_t* next_hops, unsigned repeats, const LookupTable& where) {
   Result<std::vector<double>> rates = std::vector<double>{};
   auto opened = with_fib4(image, [&]<typename View>(const View& view) {
     rates = lookups<Lookup4>(device, view, image.section(SectionTag::kFib4), std::as_bytes(addresses), next_hops,
-                             repeats, window);
+                             repeats, where);
   });
   if (!opened) return std::move(opened).error();
   return rates;
 }
 
 Result<std::vector<double>> resident_lookups6(Device& device, const Image& image, std::span<const uint64_t> addresses,
-                                              uint32_t* next_hops, unsigned repeats, bool window) {
+                                              uint32_t* next_hops, unsigned repeats, const LookupTable& where) {
   Result<std::vector<double>> rates = std::vector<double>{};
   auto opened = with_fib6(image, [&]<typename View>(const View& view) {
     rates = lookups<Lookup6>(device, view, image.section(SectionTag::kFib6), std::as_bytes(addresses), next_hops,
-                             repeats, window);
+                             repeats, where);
   });
   if (!opened) return std::move(opened).error();
   return rates;

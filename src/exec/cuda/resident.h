@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "exec/device/body.h"
 #include "exec/device/device.h"
+#include "exec/device/table_memory.h"
 #include "net/crc32.h"
 #include "qos/departure_scan.h"
 #include "qos/policer.h"
@@ -26,14 +27,19 @@ enum class ResidentField : uint32_t { kRule, kNextHop, kSteps };
 Result<std::vector<double>> resident_rate(Device& device, const DeviceProgram& program, std::span<const Word> records,
                                           ResidentField field, uint32_t* results, unsigned repeats);
 
+// Where the table of lookups lies. `window`, of global memory: the second-level cache is asked to keep the table, as
+// far as it fits (an access-policy window).
+struct LookupTable {
+  TableMemory memory = TableMemory::kGlobal;
+  bool window = false;
+};
 // The same for lookups alone in the table of a routes image, which is copied there: 4-byte addresses in, 4-byte next
-// hops out. `window`: the second-level cache is asked to keep the table, as far as it fits (an access-policy window).
-// Errors as above, and those of with_fib4.
+// hops out. Errors as above, those of with_fib4, and a table that does not fit (with both sizes) or did not lie there.
 Result<std::vector<double>> resident_lookups4(Device& device, const Image& image, std::span<const uint32_t> addresses,
-                                              uint32_t* next_hops, unsigned repeats, bool window);
+                                              uint32_t* next_hops, unsigned repeats, const LookupTable& where);
 // IPv6: 16-byte addresses, as {upper half, lower half} pairs in host order.
 Result<std::vector<double>> resident_lookups6(Device& device, const Image& image, std::span<const uint64_t> addresses,
-                                              uint32_t* next_hops, unsigned repeats, bool window);
+                                              uint32_t* next_hops, unsigned repeats, const LookupTable& where);
 
 // The same with addresses and next hops in host memory: staged in pieces, copies both ways beside kernels.
 struct FedLookups {

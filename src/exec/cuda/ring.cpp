@@ -93,6 +93,7 @@ class CudaRing final : public RingDriver {
       return Error(fmt::format("stages [{}, {}) of a program of {} do not run on {} records", program.begin,
                                program.end, program.program.stage_count, to_string(shape_.record.kind)));
     }
+    if (auto ok = check_ring_program(program); !ok) return ok;
     if (!running_) teams_ = gains_by_teams(program);
     alignas(16) std::byte slot[kProgramSlotBytes] = {};
     memcpy(slot, &program, sizeof program);

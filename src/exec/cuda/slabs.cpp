@@ -145,7 +145,7 @@ class CudaSlabs final : public SlabDriver {
       a.blocks = results.blocks;
       a.details = shape_.record.key_out != 0 ? results.details : nullptr;
     }
-    const size_t shared = frames() ? frame_shared_bytes(pool.slots, threads()) : shared_bytes();
+    const size_t shared = shared_bytes(pool.slots);
     void* arguments[] = {&program_, &a};
     s.looks = 0;
     if (says_itself()) {
@@ -277,10 +277,16 @@ class CudaSlabs final : public SlabDriver {
   size_t out_bytes(uint32_t count) const { return shape_.results_bytes(count); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
   dim3 blocks(uint32_t count, uint32_t turns = 1) const {
-    return dim3((count + threads() * turns - 1) / (threads() * turns));
+    const uint32_t all = (count + threads() * turns - 1) / (threads() * turns);
+    // Each block copies the tables: so many as a device runs at a time.
+    return dim3(program_.memory == TableMemory::kShared ? std::min(all, shared_->processors) : all);
   }
-  size_t shared_bytes() const {
-    return size_t{threads() / 32} * warp_scratch_bytes(shape_.record.kind, shape_.words_in, shape_.words_out);
+  // Of a block.
+  size_t shared_bytes(const FrameSlots& slots = {}) const {
+    const size_t tables = program_.memory == TableMemory::kShared ? (size_t{program_.table_bytes} + 15) / 16 * 16 : 0;
+    if (frames())
+      return tables != 0 ? frame_tables_at(slots, threads()) + tables : frame_shared_bytes(slots, threads());
+    return tables + size_t{threads() / 32} * warp_scratch_bytes(shape_.record.kind, shape_.words_in, shape_.words_out);
   }
 
   static Result<void> copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
@@ -306,9 +312,14 @@ class CudaSlabs final : public SlabDriver {
       return Error(fmt::format("stages [{}, {}) of a program of {} do not run on {} records", program.begin,
                                program.end, program.program.stage_count, to_string(shape_.record.kind)));
     }
+    const void* const kernel = launch_kernel(shape_.record.kind, program.chain, program.memory);
+    if (kernel == nullptr) {
+      return Error(fmt::format("tables in {} memory: kernels that take {} records read global memory alone",
+                               to_string(program.memory), to_string(shape_.record.kind)));
+    }
     memcpy(&program_, &program, sizeof program);
     ++program_number_;
-    kernel_ = launch_kernel(shape_.record.kind, program.chain);
+    kernel_ = kernel;
     finds_rules_ = finds_rules(program);
     return {};
   }

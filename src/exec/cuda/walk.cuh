@@ -57,18 +57,36 @@ inline constexpr bool kChainCompiled = false;
 template <RecordKind K, typename... Stages>
 inline constexpr bool kChainCompiled<K, TypeList<Stages...>> = (kCompiled<K, Stages> && ...);
 
+// Where stages find their tables. Here, where their pointers say: in global memory.
+struct GlobalTables {
+  template <typename Stage>
+  __device__ __forceinline__ const Stage& stage(const StageSlot& slot) const {
+    return slot.template get<Stage>();
+  }
+};
+// At `to`, a copy of what lies at `from`. The stage is a copy in registers; the compiler sees what kind of memory `to`
+// is in, and loads by that kind's instructions.
+struct MovedTables {
+  const std::byte* from;
+  const std::byte* to;
+  template <typename Stage>
+  __device__ __forceinline__ Stage stage(const StageSlot& slot) const {
+    return moved_to(slot.template get<Stage>(), from, to);
+  }
+};
+
 // f(stage) for the stage type at position `kind` of [kLow, kHigh). `kind` is the same for the whole warp.
-template <RecordKind K, size_t kLow, size_t kHigh, typename F>
-__device__ __forceinline__ void visit(const StageSlot& slot, F& f) {
+template <RecordKind K, size_t kLow, size_t kHigh, typename Tables, typename F>
+__device__ __forceinline__ void visit(const StageSlot& slot, const Tables& tables, F& f) {
   if constexpr (kHigh - kLow == 1) {
     using Stage = typename AllStages::template At<kLow>;
-    if constexpr (kCompiled<K, Stage>) f(slot.template get<Stage>());
+    if constexpr (kCompiled<K, Stage>) f(tables.template stage<Stage>(slot));
   } else {
     constexpr size_t kMiddle = (kLow + kHigh) / 2;
     if (slot.kind < kMiddle) {
-      visit<K, kLow, kMiddle>(slot, f);
+      visit<K, kLow, kMiddle>(slot, tables, f);
     } else {
-      visit<K, kMiddle, kHigh>(slot, f);
+      visit<K, kMiddle, kHigh>(slot, tables, f);
     }
   }
 }
@@ -126,8 +144,9 @@ __device__ __forceinline__ void leave_stage(const DeviceProgram& program, const 
   }
 }
 
-template <RecordKind K, uint32_t kTeam>
-__device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
+template <RecordKind K, uint32_t kTeam, typename Tables>
+__device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w, const Scratch& scratch,
+                                         const Tables& tables) {
   const uint32_t end = program.end;
 #pragma unroll 1
   for (uint32_t s = program.begin; s < end; ++s) {
@@ -137,7 +156,7 @@ __device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w
     const StageSlot& slot = program.program.stages[s];
     uint8_t output = 0;
     auto run = [&](const auto& stage) { output = run_stage<K, kTeam>(stage, w, mine, mask, scratch); };
-    visit<K, 0, AllStages::kSize>(slot, run);
+    visit<K, 0, AllStages::kSize>(slot, tables, run);
     if (mine) leave_stage<K>(program, slot, s, output, w);
     __syncwarp();
   }
@@ -159,12 +178,14 @@ __device__ __forceinline__ void walk_chain(TypeList<Stages...>, const DeviceProg
 }
 
 // Called by all 32 lanes; a lane without a packet has the path kPathDropped. `Chain`: NoChain for any program. kTeam:
-// so many neighbours hold one packet.
-template <RecordKind K, typename Chain, uint32_t kTeam = 1>
-__device__ __forceinline__ void walk_warp(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
+// so many neighbours hold one packet. Chains have their tables in global memory.
+template <RecordKind K, typename Chain, uint32_t kTeam = 1, typename Tables = GlobalTables>
+__device__ __forceinline__ void walk_warp(const DeviceProgram& program, Walker& w, const Scratch& scratch,
+                                          const Tables& tables = {}) {
   if constexpr (std::is_same_v<Chain, NoChain>) {
-    walk_any<K, kTeam>(program, w, scratch);
+    walk_any<K, kTeam>(program, w, scratch, tables);
   } else {
+    static_assert(std::is_same_v<Tables, GlobalTables>);
     walk_chain<K, kTeam>(Chain{}, program, w);
   }
 }

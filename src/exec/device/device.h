@@ -59,6 +59,7 @@ struct DeviceInfo {
   unsigned ordinal = 0;
   size_t memory_bytes = 0;
   unsigned multiprocessors = 0;
+  size_t shared_bytes = 0;  // of shared memory that a block of threads can have
 };
 
 // Device utilisation and power, where the device can say. Negative: unknown.
@@ -77,9 +78,10 @@ class DeviceBlob {
 };
 
 enum class MemorySpace : uint8_t {
-  kDevice,  // the device's own; the host has no address
-  kMapped,  // pinned host memory that the device reads and writes over the bus
-  kStaging  // kMapped for the host, write-combining off; the device copies from and to it
+  kDevice,   // the device's own; the host has no address
+  kMapped,   // pinned host memory that the device reads and writes over the bus
+  kStaging,  // kMapped for the host, write-combining off; the device copies from and to it
+  kConstant  // constant memory: written by upload() alone, while no kernel reads it. The host has no address
 };
 
 // How many records, of what shape, one slab or ring holds.
@@ -215,6 +217,14 @@ class RingDriver {
   }
 };
 
+// Resident kernels keep their shared memory for programs and records. Errors: the program's tables are not in global
+// memory.
+inline Result<void> check_ring_program(const DeviceProgram& program) {
+  if (program.memory == TableMemory::kGlobal) return {};
+  return Error(std::string("tables in ") + to_string(program.memory) + " memory: launch mode only",
+               "use --mode launch, or --table-memory global");
+}
+
 // Images that are in a device's memory already, by their bytes on the host. Thread-safe through `mutex`.
 struct DeviceImages {
   std::mutex mutex;
@@ -241,12 +251,18 @@ class Device {
   virtual void time_kernels(bool on) { (void)on; }
   // Where rings that are made from now on take their records. Errors: kDevice, and the device has no such memory.
   virtual Result<void> use_ring_memory(RingMemory memory) = 0;
+  // Where the tables lie of generations that are made resident from now on (resident.h): launch mode alone has other
+  // memory than kGlobal. Not while another thread makes one resident.
+  void use_table_memory(TableMemory memory) { table_memory_ = memory; }
+  TableMemory table_memory() const { return table_memory_; }
+  // The address of constant memory's first byte, as kConstant blobs count theirs; nullptr before the first of them.
+  virtual const std::byte* constant_memory() const = 0;
   // Chooses a specialised kernel for the program (DeviceProgram::chain), where the device has one.
   virtual void specialise(DeviceProgram& program) const { (void)program; }
 
   // Zero-filled. Errors: out of memory, with the size asked for and what is free.
   virtual Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) = 0;
-  // Copies host bytes into a kDevice blob; complete on return. Works while persistent kernels run.
+  // Copies host bytes into a kDevice or kConstant blob; complete on return. Works while persistent kernels run.
   virtual Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) = 0;
   // Makes host memory that exists readable and writable for kernels, until `unpin`. Returns its device address.
   virtual Result<void*> pin(void* host, size_t bytes) = 0;
@@ -267,6 +283,7 @@ class Device {
 
  private:
   DeviceImages images_;
+  TableMemory table_memory_ = TableMemory::kGlobal;
 };
 
 // `name`: "emu", "emu:N", "cuda", "cuda:N". Errors: no such device, with what there is.

@@ -17,7 +17,7 @@ namespace {
 
 template <typename Stage>
 void visit_stage(StageSlot& slot, PointerVisitor& visitor) {
-  if constexpr (requires(Stage & stage) { stage.each_pointer([](auto&, uint32_t = 0) {}); }) {
+  if constexpr (kHasPointers<Stage>) {
     Stage stage;
     std::memcpy(&stage, slot.storage, sizeof stage);
     stage.each_pointer([&]<typename T>(const T*& pointer, uint32_t count = 0) {
@@ -121,7 +121,175 @@ class Mover final : public PointerVisitor {
   Resident& resident_;
 };
 
+// The tables of the kind-th kind; nullptr past the last.
+const decltype(TableSet::acls)* tables_of(const TableSet& tables, size_t kind) {
+  const decltype(TableSet::acls)* const all[] = {&tables.acls, &tables.routes, &tables.adjacencies};
+  return kind < std::size(all) ? all[kind] : nullptr;
+}
+
+// What the stages of one program read of their tables: whole sections and arrays, one behind the other. Programs are
+// visited twice: to find them (before `place`), and to point their stages there.
+class PackedTables final : public PointerVisitor {
+ public:
+  explicit PackedTables(const TableSet& tables) : tables_(tables) {}
+
+  const void* moved(const void* pointer, size_t bytes) override {
+    if (pointer == nullptr || !result.ok()) return pointer;
+    const auto* at = static_cast<const std::byte*>(pointer);
+    // An empty array may begin where its section ends, which may be where another begins.
+    const Part* part = nullptr;
+    for (const bool at_end : {false, true}) {
+      if (part == nullptr) part = find(at, at_end);
+      if (part == nullptr) part = add(at, at_end);
+    }
+    if (part == nullptr && bytes != 0) part = append("an element's own", at, bytes);
+    if (part == nullptr) {
+      // A pointer into none of the generation's images.
+      result = Error("a stage points outside of its tables");
+      return pointer;
+    }
+    return to_ == nullptr ? pointer : to_ + part->place + (at - part->from);
+  }
+
+  size_t bytes() const { return parts_.empty() ? 0 : parts_.back().place + parts_.back().bytes; }
+  // "fib (1200 bytes), edge (800 bytes)"
+  std::string names() const {
+    std::string text;
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      size_t bytes = 0;
+      bool before = false;
+      for (size_t k = 0; k < parts_.size(); ++k) {
+        if (parts_[k].name != parts_[p].name) continue;
+        before |= k < p;
+        bytes += parts_[k].bytes;
+      }
+      if (!before) text += fmt::format("{}{} ({} bytes)", text.empty() ? "" : ", ", parts_[p].name, bytes);
+    }
+    return text;
+  }
+  std::vector<std::byte> packed() const {
+    std::vector<std::byte> all(bytes());
+    for (const Part& part : parts_) std::memcpy(all.data() + part.place, part.from, part.bytes);
+    return all;
+  }
+  void place(const std::byte* to) { to_ = to; }
+
+  Result<void> result;
+
+ private:
+  struct Part {
+    std::string name;
+    const std::byte* from;
+    size_t bytes;
+    size_t place;
+  };
+
+  static bool within(const std::byte* at, std::span<const std::byte> bytes, bool at_end) {
+    const std::byte* const end = bytes.data() + bytes.size();
+    return at >= bytes.data() && (at < end || (at_end && at == end));
+  }
+  const Part* find(const std::byte* at, bool at_end) const {
+    for (const Part& p : parts_) {
+      if (within(at, {p.from, p.bytes}, at_end)) return &p;
+    }
+    return nullptr;
+  }
+  const Part* add(const std::byte* at, bool at_end) {
+    for (size_t kind = 0; const auto* named = tables_of(tables_, kind); ++kind) {
+      for (const auto& [name, image] : *named) {
+        for (const ImageSection& s : image->sections()) {
+          const auto section = image->section(static_cast<SectionTag>(s.tag));
+          if (within(at, section, at_end)) return append(name, section.data(), section.size());
+        }
+      }
+    }
+    return nullptr;
+  }
+  const Part* append(std::string name, const std::byte* from, size_t bytes) {
+    const size_t place = (this->bytes() + kTableAlign - 1) / kTableAlign * kTableAlign;
+    parts_.push_back({std::move(name), from, bytes, place});
+    return &parts_.back();
+  }
+
+  const TableSet& tables_;
+  std::vector<Part> parts_;
+  const std::byte* to_ = nullptr;
+};
+
+void visit_stages(DeviceProgram& program, PointerVisitor& visitor) {
+  for (uint32_t s = program.begin; s < program.end; ++s) visit_pointers(program.program.stages[s], visitor);
+}
+
+// Stages that stay on the host must not lead anywhere from a device.
+void clear_others(DeviceProgram& program) {
+  for (uint32_t s = 0; s < program.program.stage_count; ++s) {
+    if (s < program.begin || s >= program.end) std::memset(program.program.stages[s].storage, 0, StageSlot::kStorage);
+  }
+}
+
+// The tables of a program, and whether there is room for them beside `used` bytes of other programs.
+Result<PackedTables> pack_tables(const Device& device, const Snapshot& snapshot, const Offload& offload,
+                                 DeviceProgram& program, size_t used) {
+  const TableMemory memory = device.table_memory();
+  PackedTables tables(snapshot.tables);
+  visit_stages(program, tables);
+  if (!tables.result.ok()) return std::move(tables.result).error();
+  const RecordKind kind = offload.keys ? RecordKind::kKey4 : offload.shape.kind;
+  const size_t room = table_room(memory, kind, device.info().shared_bytes);
+  if (room == 0) {
+    return Error(fmt::format("tables in {} memory: kernels that take {} records read global memory alone",
+                             to_string(memory), to_string(kind)),
+                 "use --records key or frame, or --table-memory global");
+  }
+  if (tables.bytes() > room - std::min(room, used)) {
+    return Error(fmt::format("tables do not fit {} memory: {} are {} bytes packed{}, and there is room for {} bytes",
+                             to_string(memory), tables.names(), tables.bytes(),
+                             used != 0 ? fmt::format(", beside {} bytes of other segments", used) : "", room),
+                 "use --table-memory global, or smaller tables (--route-algorithm trie)");
+  }
+  return tables;
+}
+
+// One program's tables, where device.table_memory() says.
+Result<void> bring_packed(Device& device, const Snapshot& snapshot, const Offload& offload, DeviceProgram& program,
+                          Resident& resident) {
+  const TableMemory memory = device.table_memory();
+  auto tables = pack_tables(device, snapshot, offload, program, 0);
+  if (!tables) return std::move(tables).error();
+  program.memory = memory;
+  if (tables->bytes() == 0) return {};
+  const std::vector<std::byte> packed = tables->packed();
+  auto blob = device.allocate(memory == TableMemory::kConstant ? MemorySpace::kConstant : MemorySpace::kDevice,
+                              (packed.size() + 15) / 16 * 16);
+  if (!blob) return std::move(blob).error();
+  if (auto ok = device.upload(**blob, 0, packed.data(), packed.size()); !ok) return ok;
+  const auto* const to = static_cast<const std::byte*>((*blob)->device());
+  tables->place(to);
+  visit_stages(program, *tables);
+  program.tables = memory == TableMemory::kConstant ? device.constant_memory() : to;
+  program.table_bytes = static_cast<uint32_t>(packed.size());
+  resident.bytes += packed.size();
+  resident.uploaded_bytes += packed.size();
+  resident.blobs.push_back(std::move(*blob));
+  return {};
+}
+
 }  // namespace
+
+Result<void> check_tables(const Device& device, const Snapshot& snapshot, const Plan& plan,
+                          const std::vector<Offload>& offloads) {
+  if (device.table_memory() == TableMemory::kGlobal) return {};
+  size_t used = 0;
+  for (size_t n = 0; n < plan.nodes.size(); ++n) {
+    if (!offloads[n].on_device) continue;
+    DeviceProgram program = device_program(plan.nodes[n], snapshot.programs[plan.nodes[n].program], offloads[n]);
+    auto tables = pack_tables(device, snapshot, offloads[n], program, used);
+    if (!tables) return std::move(tables).error();
+    if (device.table_memory() == TableMemory::kConstant)
+      used += (tables->bytes() + kTableAlign - 1) / kTableAlign * kTableAlign;
+  }
+  return {};
+}
 
 void visit_pointers(StageSlot& slot, PointerVisitor& visitor) {
   using Visit = void (*)(StageSlot&, PointerVisitor&);
@@ -176,7 +344,7 @@ Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& 
     return {};
   };
   mover.bring = [&](const std::byte* at) -> Result<void> {
-    for (const auto* tables : {&snapshot.tables.acls, &snapshot.tables.routes, &snapshot.tables.adjacencies}) {
+    for (size_t kind = 0; const auto* tables = tables_of(snapshot.tables, kind); ++kind) {
       for (const auto& [name, image] : *tables) {
         const auto bytes = image->bytes();
         if (at >= bytes.data() && at <= bytes.data() + bytes.size()) {
@@ -192,12 +360,13 @@ Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& 
     if (!offload.on_device) continue;
     DeviceProgram& program = resident->programs[n];
     program = device_program(plan.nodes[n], snapshot.programs[plan.nodes[n].program], offload);
-    for (uint32_t s = offload.begin; s < offload.end; ++s) visit_pointers(program.program.stages[s], mover);
-    if (!mover.result.ok()) return std::move(mover.result).error();
-    // Stages that stay on the host must not lead anywhere from here.
-    for (uint32_t s = 0; s < program.program.stage_count; ++s) {
-      if (s < offload.begin || s >= offload.end) std::memset(program.program.stages[s].storage, 0, StageSlot::kStorage);
+    if (device.table_memory() != TableMemory::kGlobal) {
+      if (auto ok = bring_packed(device, snapshot, offload, program, *resident); !ok) return std::move(ok).error();
+    } else {
+      visit_stages(program, mover);
+      if (!mover.result.ok()) return std::move(mover.result).error();
     }
+    clear_others(program);
     device.specialise(program);
   }
   return resident;

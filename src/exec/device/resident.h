@@ -21,10 +21,16 @@ struct Resident {
   std::vector<std::shared_ptr<DeviceBlob>> blobs;
 };
 
-// Makes a generation resident. An image that is there already is not copied again. Thread-safe. Errors: not enough
-// device memory, the device failed. Nothing of the generation is left behind then.
+// Makes a generation resident, its tables where device.table_memory() says. An image that is in global memory already
+// is not copied again. Thread-safe. Errors: not enough device memory, those of check_tables, the device failed. Nothing
+// of the generation is left behind then.
 Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& snapshot, const Plan& plan,
                                                 const std::vector<Offload>& offloads);
+
+// Whether the tables fit that memory. Errors: they do not, with both sizes; records of a kind whose kernels read global
+// memory alone.
+Result<void> check_tables(const Device& device, const Snapshot& snapshot, const Plan& plan,
+                          const std::vector<Offload>& offloads);
 
 // How a segment's program looks to a device before its pointers are translated.
 DeviceProgram device_program(const PlanNode& node, const Program& program, const Offload& offload);

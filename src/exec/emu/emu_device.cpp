@@ -9,7 +9,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -54,6 +56,65 @@ class EmuBlob final : public DeviceBlob {
   Buffer buffer_;
   MemorySpace space_;
   std::shared_ptr<Shared> shared_;
+};
+
+// Part of constant memory.
+class EmuConstant final : public DeviceBlob {
+ public:
+  EmuConstant(uint32_t at, size_t bytes, std::shared_ptr<Shared> shared)
+      : at_(at), bytes_(bytes), shared_(std::move(shared)) {}
+  ~EmuConstant() override { shared_->bank.leave(at_); }
+  EmuConstant(const EmuConstant&) = delete;
+  EmuConstant& operator=(const EmuConstant&) = delete;
+  void* device() const override { return shared_->constant.get() + at_; }
+  void* host() const override { return nullptr; }
+  size_t size() const override { return bytes_; }
+
+ private:
+  uint32_t at_;
+  size_t bytes_;
+  std::shared_ptr<Shared> shared_;
+};
+
+// A program as one block of threads runs it: with tables in shared memory these are the block's own copy, of just their
+// size.
+class BlockProgram {
+ public:
+  const DeviceProgram& begin(const DeviceProgram& program) {
+    if (program.memory != TableMemory::kShared || program.table_bytes == 0) return program;
+    tables_.reset();
+    tables_.reset(static_cast<std::byte*>(::operator new(program.table_bytes, kAlign)));
+    std::memcpy(tables_.get(), program.tables, program.table_bytes);
+    moved_ = program;
+    for (uint32_t s = program.begin; s < program.end; ++s) {
+      StageSlot& slot = moved_.program.stages[s];
+      AllStages::for_each([&]<typename Stage>(TypeTag<Stage>) {
+        if (slot.kind != kStageKind<Stage>) return;
+        Stage stage = moved_to(slot.template get<Stage>(), program.tables, tables_.get());
+        check_inside(stage, program.table_bytes);
+        slot.set(slot.kind, stage);
+      });
+    }
+    return moved_;
+  }
+
+ private:
+  // A kernel's pointer to anything else would be read as one into shared memory.
+  template <typename Stage>
+  void check_inside(Stage& stage, size_t bytes) const {
+    if constexpr (kHasPointers<Stage>) {
+      stage.each_pointer([&]<typename T>(const T*& p, uint32_t = 0) {
+        const auto* at = reinterpret_cast<const std::byte*>(p);
+        SLUICE_CHECK(p == nullptr || (at >= tables_.get() && at <= tables_.get() + bytes));
+      });
+    }
+  }
+  static constexpr std::align_val_t kAlign{kTableAlign};
+  struct Free {
+    void operator()(std::byte* at) const { ::operator delete(at, kAlign); }
+  };
+  std::unique_ptr<std::byte, Free> tables_;
+  DeviceProgram moved_;
 };
 
 // One record through the body, from the words in to its result at `out`.
@@ -180,6 +241,7 @@ class EmuSlabs final : public SlabDriver {
   }
 
  private:
+  static constexpr uint32_t kBlockRecords = 128;  // that a block of threads takes
   struct Slab {
     std::vector<Word> in, out;
     uint32_t count = 0;
@@ -214,17 +276,20 @@ class EmuSlabs final : public SlabDriver {
       if (!frames && slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
       const uint64_t start = shared_->timed ? now_ns() : 0;
       bool whole = true;
+      BlockProgram block;
+      const DeviceProgram* program = &slab.program;
       for (uint32_t i = 0; whole && i < slab.count; ++i) {
+        if (i % kBlockRecords == 0) program = &block.begin(slab.program);
         const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
         std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
         be_held(*shared_);
         if (frames) {
           const auto* records =
               slab.pool.records != nullptr ? slab.pool.records : reinterpret_cast<const FrameRecord*>(slab.in.data());
-          run_frame(slab.program, i, records[i], from, slab.pool, shape_.record,
+          run_frame(*program, i, records[i], from, slab.pool, shape_.record,
                     FrameResults::at(slab.out.data(), slab.count));
         } else {
-          run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
+          run_record(*program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         }
         shared_->records.fetch_add(1, std::memory_order_relaxed);
         whole = !shared_->stuck() && !shared_->killed();
@@ -279,6 +344,7 @@ class EmuRing final : public RingDriver {
 
   Result<void> write_program(uint32_t parity, const DeviceProgram& program) override {
     if (shared_->killed()) return Error("the emulated device was killed");
+    if (auto ok = check_ring_program(program); !ok) return ok;
     programs_[parity] = program;
     return {};
   }
@@ -413,12 +479,14 @@ class EmuRing final : public RingDriver {
 
 }  // namespace
 
-EmuDevice::EmuDevice(unsigned ordinal, uint32_t servers) : servers_(servers), shared_(std::make_shared<Shared>()) {
+EmuDevice::EmuDevice(unsigned ordinal, uint32_t servers, size_t shared_bytes)
+    : servers_(servers), shared_(std::make_shared<Shared>()) {
   SLUICE_CHECK(servers >= 1 && servers <= RingControl::kMaxServers);
   info_.name = "emulated device";
   info_.kind = "emu";
   info_.ordinal = ordinal;
   info_.multiprocessors = servers;
+  info_.shared_bytes = shared_bytes;
 }
 EmuDevice::~EmuDevice() = default;
 
@@ -429,6 +497,11 @@ Result<std::shared_ptr<DeviceBlob>> EmuDevice::allocate(MemorySpace space, size_
     if (bytes > limit || used > limit - bytes) {
       return Error(fmt::format("the device has no {} bytes: {} of {} are in use", bytes, used, limit));
     }
+  }
+  if (space == MemorySpace::kConstant) {
+    auto at = shared_->bank.take(bytes);
+    if (!at) return std::move(at).error();
+    return std::shared_ptr<DeviceBlob>(std::make_shared<EmuConstant>(*at, bytes, shared_));
   }
   auto buffer = Buffer::allocate(bytes);
   if (!buffer) return std::move(buffer).error();

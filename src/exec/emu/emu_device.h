@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "exec/device/constant_bank.h"
 #include "exec/device/device.h"
 
 namespace sluice {
@@ -27,8 +28,11 @@ struct EmuFaults {
 
 class EmuDevice final : public Device {
  public:
-  // `ordinal` is for show. `servers`: threads a ring, 1 to RingControl::kMaxServers.
-  explicit EmuDevice(unsigned ordinal = 0, uint32_t servers = 1);
+  // Of an H100's blocks.
+  static constexpr size_t kSharedBytes = 232'448;
+
+  // `ordinal` is for show. `servers`: threads a ring, 1 to RingControl::kMaxServers. `shared_bytes`: of a block.
+  explicit EmuDevice(unsigned ordinal = 0, uint32_t servers = 1, size_t shared_bytes = kSharedBytes);
   ~EmuDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
@@ -38,6 +42,7 @@ class EmuDevice final : public Device {
 
   Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) override;
   Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) override;
+  const std::byte* constant_memory() const override { return shared_->constant.get(); }
   void time_kernels(bool on) override { shared_->timed = on; }
   // kAuto is kDevice: memory of its own beside the host's.
   Result<void> use_ring_memory(RingMemory memory) override {
@@ -64,6 +69,8 @@ class EmuDevice final : public Device {
     std::atomic<bool> timed{false};  // kernels are measured
     CopiedRuns runs;
     std::array<std::vector<std::byte>, CopiedRuns::kPlaces> run_bytes;
+    ConstantBank bank;
+    std::unique_ptr<std::byte[]> constant = std::make_unique<std::byte[]>(kConstantBytes);  // bank's
     bool stuck() const {
       return records.load(std::memory_order_relaxed) >= faults.stuck_after.load(std::memory_order_relaxed);
     }

@@ -75,7 +75,7 @@ class BitvecView {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(chunks_);
     f(rows_);
     f(words_);

@@ -34,7 +34,7 @@ class LinearView {
   static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     rules_.each_pointer(f);
   }
 

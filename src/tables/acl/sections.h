@@ -38,7 +38,7 @@ class AclRulesView {
   SLUICE_HD const AclMatchRule& rule(uint32_t rule) const { return rules_[rule - 1]; }
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(rules_);
   }
 
@@ -61,7 +61,7 @@ class AclActionsView {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(actions_);
   }
 

@@ -57,7 +57,7 @@ class TupleMergeView {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(tables_);
     f(slots_);
     f(blocks4_);

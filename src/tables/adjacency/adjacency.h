@@ -100,7 +100,7 @@ class AdjacencyView {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(groups_);
     f(buckets_);
     f(adjacencies_);

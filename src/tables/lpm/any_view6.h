@@ -61,7 +61,7 @@ class AnyView6Of {
   }
   // Calls f(pointer) for each pointer into the image, as a reference.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     ((index_ == kIndex<Views> ? reinterpret_cast<Views*>(storage_)->each_pointer(f) : void()), ...);
   }
 

@@ -68,7 +68,7 @@ class Dir24View {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(narrow_);
     f(wide_);
     f(blocks_);

@@ -73,7 +73,7 @@ class PlanBView {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(keys_);
     f(leaves_);
     f(starts_);

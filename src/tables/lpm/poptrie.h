@@ -104,7 +104,7 @@ class Poptrie4View {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(arrays_.root);
     f(arrays_.quarters);
     f(arrays_.leaves);
@@ -160,7 +160,7 @@ class Poptrie6View {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(starts_);
     f(arrays_.root);
     f(arrays_.quarters);

@@ -77,7 +77,7 @@ class SailView {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(root_);
     f(entries_);
     f(blocks_);

@@ -52,7 +52,7 @@ class ExampleAclView {
   }
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     rules_.each_pointer(f);
     f(header_);
     f(lists_);

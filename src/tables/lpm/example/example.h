@@ -56,7 +56,7 @@ class ExampleLpmSearch {
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
-  void each_pointer(F&& f) {
+  SLUICE_HD void each_pointer(F&& f) {
     f(begins_);
     f(next_hops_);
   }

@@ -1,0 +1,180 @@
+// Frames that cross whole: a lane a frame, which it parses, looks up and edits in a copy in shared memory. Device only.
+#pragma once
+
+#include "exec/cuda/frame_chains.h"
+#include "exec/cuda/host_memory.cuh"
+#include "exec/cuda/walk.cuh"
+
+namespace sluice::cuda_walk {
+
+template <typename Chain, typename Tables>
+__device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker& w, const Tables& tables) {
+  if constexpr (std::is_same_v<Chain, NoChain>) {
+#pragma unroll 1
+    for (uint32_t s = program.begin; s < program.end; ++s) {
+      const bool mine = w.path == s;
+      if (!__any_sync(kAll, mine)) continue;
+      const StageSlot& slot = program.program.stages[s];
+      uint8_t output = 0;
+      auto run = [&](const auto& stage) {
+        // Whoever reads whole frames takes address records (runs_on).
+        if constexpr (!device_detail::kCooperative<std::decay_t<decltype(stage)>>) {
+          if (mine) output = stage(w.packet);
+        }
+      };
+      visit<RecordKind::kFrame, 0, AllStages::kSize>(slot, tables, run);
+      // Lengths are found by the host, from what was cut.
+      if (mine) leave_stage<RecordKind::kKey6>(program, slot, s, output, w);
+      __syncwarp();
+    }
+  } else {
+    static_assert(std::is_same_v<Tables, GlobalTables>);
+    walk_chain<RecordKind::kKey6, 1>(Chain{}, program, w);
+  }
+}
+
+// Copies in shared memory begin at words.
+__device__ __forceinline__ void put_words(uint8_t* at, const uint4& v) {
+  auto* to = reinterpret_cast<uint32_t*>(at);
+  to[0] = v.x;
+  to[1] = v.y;
+  to[2] = v.z;
+  to[3] = v.w;
+}
+
+// Called by all threads of a block once they have stored what the host reads. The barrier and the fence
+// make the block's stores visible to the host before it counts as ended, and the second fence all blocks' before
+// `serial`.
+__device__ __forceinline__ void say_ended(const LaunchArguments& a) {
+  if (a.ended == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  fence_sys();
+  if (atomicAdd(a.ended, 1) + 1 != gridDim.x) return;
+  fence_sys();
+  *a.ended = 0;
+  store_release_sys(a.said, a.serial);
+}
+
+// A warp's frames, of which this lane has number i, in `copies`.
+template <typename Chain, typename Tables>
+__device__ __forceinline__ void take_frames(const DeviceProgram& program, const LaunchArguments& a, uint32_t i,
+                                            uint32_t lane, uint8_t* copies, const Tables& tables) {
+  const bool here = i < a.count;
+  FrameRecord record{};
+  if (here) {
+    const uint2 v = reinterpret_cast<const uint2*>(a.in)[i];
+    record.at = v.x;
+    record.bytes = static_cast<uint16_t>(v.y);
+    record.longer = static_cast<uint16_t>(v.y >> 16);
+  }
+  const uint32_t room = here ? a.slots.room(record.bytes) : 0;
+  // The first line of all frames is asked for before the first of them has come: the bus is a long way.
+  constexpr uint32_t kLine = 64;
+  uint4 lines[4];
+  bool some[4];
+#pragma unroll
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    const uint32_t frame = turn * 8 + lane / 4;
+    const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame)) + lane % 4 * 16;
+    some[turn] = lane % 4 * 16 < __shfl_sync(kAll, room, static_cast<int>(frame));
+    if (some[turn]) lines[turn] = *reinterpret_cast<const uint4*>(from);
+  }
+#pragma unroll
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    if (some[turn]) put_words(copies + (turn * 8 + lane / 4) * a.slots.stride + lane % 4 * 16, lines[turn]);
+  }
+  __syncwarp();
+  uint8_t* const mine = copies + lane * a.slots.stride;
+  const bool more = room > kLine && !(a.slots.splits(record.bytes) && headers_fit_line(mine, kLine));
+  if (__any_sync(kAll, more)) {
+    const uint32_t rest = more ? room : 0;
+#pragma unroll
+    for (uint32_t turn = 0; turn < 4; ++turn) {
+      const uint32_t frame = turn * 8 + lane / 4;
+      const uint32_t its = __shfl_sync(kAll, rest, static_cast<int>(frame));
+      const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame));
+      for (uint32_t at = kLine + lane % 4 * 16; at < its; at += kLine)
+        put_words(copies + frame * a.slots.stride + at, *reinterpret_cast<const uint4*>(from + at));
+    }
+    __syncwarp();
+  }
+  Walker w;
+  read_frame(program, record, a.slots, mine, w);
+  if (!here) w.path = kPathDropped;
+  walk_frame<Chain>(program, w, tables);
+  const uint64_t result = frame_result(record, a.slots, w);
+  const bool usual = here && is_usual_frame(result, usual_stages(program.end));
+  const uint32_t all = __ballot_sync(kAll, usual);
+  const uint32_t bytes = __reduce_add_sync(kAll, here ? uint32_t{record.bytes} : 0u);
+  FrameBlock& block = a.blocks[i / FrameBlock::kRecords];
+  if (lane == 0) {
+    block.usual[i / 32 % 2] = all;
+    block.bytes[i / 32 % 2] = bytes;
+  }
+  if (here) {
+    block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
+    if (!usual) reinterpret_cast<uint64_t*>(a.out)[i] = result;
+    if (a.details != nullptr) a.details[i] = frame_detail(w);
+  }
+  __syncwarp();
+  // A packet that is redone or dropped leaves nothing that anybody reads.
+  const bool leaves = here && (result & kFrameRedo) == 0 && w.path != kPathDropped;
+  const bool head = is_frame_head(a.slots, w.packet);
+  if (a.slots.head != 0) {
+    // Frames that do not leave have heads that nobody reads.
+    const uint32_t each = a.slots.head / 16;
+    uint8_t* const heads = a.heads + size_t{i - lane} * a.slots.head;
+    const uint32_t lives = __ballot_sync(kAll, leaves && head);
+    for (uint32_t chunk = lane; chunk < 32 * each; chunk += 32) {
+      const uint32_t frame = chunk / each, part = chunk % each;
+      if ((lives >> frame & 1) == 0) continue;
+      const auto* words = reinterpret_cast<const uint32_t*>(copies + frame * a.slots.stride + part * 16);
+      *reinterpret_cast<uint4*>(heads + chunk * 16) = make_uint4(words[0], words[1], words[2], words[3]);
+    }
+    if (!__any_sync(kAll, leaves && !head)) {
+      __syncwarp();
+      return;
+    }
+  }
+  const uint32_t back = leaves && !head ? frame_bytes_back(record, a.slots, w.packet) : 0;
+  const int32_t data = w.packet.data;
+#pragma unroll
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    const uint32_t frame = turn * 8 + lane / 4;
+    const uint32_t its = __shfl_sync(kAll, back, static_cast<int>(frame));
+    const int32_t moved = __shfl_sync(kAll, data, static_cast<int>(frame));
+    uint8_t* to = a.to + __shfl_sync(kAll, record.at, static_cast<int>(frame));
+    const uint8_t* from = copies + frame * a.slots.stride + moved;
+    for (uint32_t chunk = lane % 4; chunk * 16 < its; chunk += 4) {
+      uint32_t v[4];
+      if ((moved & 3) == 0) {
+        const auto* words = reinterpret_cast<const uint32_t*>(from + chunk * 16);
+#pragma unroll
+        for (uint32_t k = 0; k < 4; ++k) v[k] = words[k];
+      } else {
+#pragma unroll
+        for (uint32_t k = 0; k < 4; ++k) {
+          const uint8_t* b = from + chunk * 16 + k * 4;
+          v[k] = b[0] | uint32_t{b[1]} << 8 | uint32_t{b[2]} << 16 | uint32_t{b[3]} << 24;
+        }
+      }
+      *reinterpret_cast<uint4*>(to + chunk * 16) = make_uint4(v[0], v[1], v[2], v[3]);
+    }
+  }
+  __syncwarp();
+}
+
+// All frames of a block, by the copies at the beginning of its shared memory.
+template <typename Chain, typename Tables>
+__device__ __forceinline__ void take_all_frames(const DeviceProgram& program, const LaunchArguments& a, uint4* shared,
+                                                const Tables& tables) {
+  const uint32_t lane = threadIdx.x & 31;
+  auto* const copies = reinterpret_cast<uint8_t*>(shared) + size_t{threadIdx.x - lane} * a.slots.stride + kFrameFront;
+#pragma unroll 1
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i - lane < a.count; i += gridDim.x * blockDim.x)
+    take_frames<Chain>(program, a, i, lane, copies, tables);
+  say_ended(a);
+}
+
+}  // namespace sluice::cuda_walk
