@@ -1097,6 +1097,11 @@ void add_bench(Command root) {
   device_options(*route, *r);
   route->add_flag("--lookups-only", r->lookups_only,
                   "On a CUDA device: only lookups whose addresses and results are in its memory");
+  route
+      ->add_option("--in-a-row", r->in_a_row,
+                   "On a CUDA device: also so many batches of all IPv4 addresses one after another, in memory of\nthe "
+                   "first one (reused) and of their own (fresh)")
+      ->check(Range(1u, 1000u));
   common(*route, *r);
 
   auto p = std::make_shared<Options>();

@@ -38,6 +38,7 @@ struct BenchOptions {
   std::shared_ptr<const QosModel> qos;  // of pipeline: every case also with these classes
   bool device_only = false;             // leave the CPU's own case out
   bool lookups_only = false;            // of a device: only what is all in its memory
+  unsigned in_a_row = 0;                // so many batches one after another, in memory that is reused or not
   bool spoil = false;                   // hidden: makes the check find something, so that a test can see the refusal
 };
 

@@ -492,6 +492,19 @@ void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused
               {"kernel_ms", fed.kernel * 1e3},   {"to_host_ms", fed.to_host * 1e3}};
     cases.push_back(std::move(c));
   }
+  if (o.in_a_row == 0 || !v6.empty()) return;
+  for (const bool pinned : {true, false}) {
+    for (const bool fresh : {false, true}) {
+      std::vector<uint32_t> got(expected.size());
+      const std::vector<double> rates = need(lookups_in_a_row4(device, image, v4, got.data(), o.in_a_row, pinned, fresh));
+      if (got != expected) fail(Exit::kCheckFailed, fmt::format("{}: lookups batch by batch differ", name));
+      Case c{fmt::format("{}/staged/{}_{}{}", name, o.in_a_row, fresh ? "fresh" : "reused", pinned ? "" : "/pageable"),
+             "Mlookups/s", {}};
+      for (const double rate : rates) c.values.push_back(rate * 1e-6);
+      c.more = {{"addresses", expected.size()}};
+      cases.push_back(std::move(c));
+    }
+  }
 #endif
 }
 

@@ -23,12 +23,11 @@ const std::vector<Suite>& suites() {
       {"ipv4-forwarding", "IPv4 forwarding of a batch (Ferraris)",
        "cpu/: TTL, checksum and next hop of every header of a batch, from one array to another, by routes, lookup, "
        "workers (x1: one) and packets. layouts/: whole headers, or an array of each field. in-a-row/: ten batches, "
-       "each "
-       "copied in first, in the arrays of the first one (reused) or each in its own (fresh); other rows have the batch "
-       "in memory. payload/: headers with what is behind them. ttl/: 64, or half of the packets at their last hop; "
-       "else 1 to 255. cuda/: next hops alone, with the addresses in the device's memory and fed from the host, each "
-       "an "
-       "NVTX range for Nsight Systems; devices_one/ and devices_all/: the same workers and packets on one and on all "
+       "each copied in first, in the arrays of the first one (reused) or each in its own (fresh); other rows have the "
+       "batch in memory. payload/: headers with what is behind them. ttl/: 64, or half of the packets at their last "
+       "hop; else 1 to 255. cuda/: next hops alone, with the addresses in the device's memory and fed from the host, "
+       "each an NVTX range for Nsight Systems; 10_reused and 10_fresh: ten batches fed one after another, in memory of "
+       "the first one or each in its own, on both sides; devices_one/ and devices_all/: the same workers and packets on one and on all "
        "devices."},
       {"acl-application", "Access list alone and in an application (CodiLime)",
        "module/: the list alone, on one core and on N (xN). live/: sluice run between veth pairs with a list of 1,000 "
@@ -316,7 +315,7 @@ class CaseList {
         if (std::string(algorithm) == "linear" && std::string(routes) != "101") continue;
         add("ipv4-forwarding", fmt::format("{}-{}", name, algorithm),
             {"route", "--device", "cuda", "--device-only", "--lookups-only", "--ipv4", routes, "--ipv6", "0",
-             "--algorithm", algorithm, "--packets", pick("10000000", "1000000")},
+             "--algorithm", algorithm, "--packets", pick("10000000", "1000000"), "--in-a-row", "10"},
             fmt::format("cuda/{}_routes/", routes));
       }
     }

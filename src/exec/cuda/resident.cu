@@ -340,6 +340,31 @@ Result<std::vector<double>> lookups(Device& device, const View& view, std::span<
   return rates;
 }
 
+// All addresses in pieces, copies both ways beside kernels.
+template <typename Lookup, typename View>
+cudaError_t feed_all(Feed& f, const View& moved, size_t count) {
+  constexpr size_t kBytes = sizeof(typename Lookup::Address);
+  auto* device_out = reinterpret_cast<uint32_t*>(f.device_out);
+  cudaError_t e = cudaSuccess;
+  size_t piece = 0;
+  for (size_t at = 0; e == cudaSuccess && at < count; at += Lookup::kPiece, ++piece) {
+    const size_t n = std::min(Lookup::kPiece, count - at);
+    cudaStream_t stream = f.streams[piece % std::size(f.streams)];
+    e = cudaMemcpyAsync(f.device_in + at * kBytes, f.host_in + at * kBytes, n * kBytes, cudaMemcpyHostToDevice, stream);
+    if (e != cudaSuccess) break;
+    launch_lookup<Lookup>(moved, f.device_in + at * kBytes, device_out + at, n, stream);
+    e = cudaGetLastError();
+    if (e == cudaSuccess) {
+      e = cudaMemcpyAsync(f.host_out + at * 4, device_out + at, n * 4, cudaMemcpyDeviceToHost, stream);
+    }
+  }
+  for (cudaStream_t stream : f.streams) {
+    const cudaError_t waited = cudaStreamSynchronize(stream);
+    if (e == cudaSuccess) e = waited;
+  }
+  return e;
+}
+
 template <typename Lookup, typename View>
 Result<FedLookups> feed(Device& device, const View& view, std::span<const std::byte> section,
                         std::span<const std::byte> addresses, uint32_t* next_hops, unsigned repeats, bool pinned) {
@@ -384,27 +409,45 @@ Result<FedLookups> feed(Device& device, const View& view, std::span<const std::b
   for (unsigned turn = 0; e == cudaSuccess && turn <= repeats; ++turn) {
     std::memset(f.host_out, 0xff, count * 4);
     start = clock();
-    size_t piece = 0;
-    for (size_t at = 0; e == cudaSuccess && at < count; at += Lookup::kPiece, ++piece) {
-      const size_t n = std::min(Lookup::kPiece, count - at);
-      cudaStream_t stream = f.streams[piece % std::size(f.streams)];
-      e = cudaMemcpyAsync(f.device_in + at * kBytes, f.host_in + at * kBytes, n * kBytes, cudaMemcpyHostToDevice,
-                          stream);
-      if (e != cudaSuccess) break;
-      launch_lookup<Lookup>(moved, f.device_in + at * kBytes, device_out + at, n, stream);
-      e = cudaGetLastError();
-      if (e == cudaSuccess) {
-        e = cudaMemcpyAsync(f.host_out + at * 4, device_out + at, n * 4, cudaMemcpyDeviceToHost, stream);
-      }
-    }
-    for (cudaStream_t stream : f.streams) {
-      if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
-    }
+    e = feed_all<Lookup>(f, moved, count);
     if (turn != 0) result.rates.push_back(static_cast<double>(count) / seconds_since(start));
   }
   if (e != cudaSuccess) return cuda_error(e, "feed lookups from host memory");
   std::memcpy(next_hops, f.host_out, count * 4);
   return result;
+}
+
+template <typename Lookup, typename View>
+Result<std::vector<double>> in_a_row(Device& device, const View& view, std::span<const std::byte> section,
+                                     std::span<const std::byte> addresses, uint32_t* next_hops, unsigned batches,
+                                     bool pinned, bool fresh) {
+  CudaMemory* memory = cuda_memory(device);
+  if (memory == nullptr) return Error("these rates are for CUDA devices");
+  const size_t count = addresses.size() / sizeof(typename Lookup::Address);
+  if (count == 0) return Error("no addresses");
+  memory->use();
+  Table table(*memory, section);
+  if (auto ok = table.upload(); !ok) return std::move(ok).error();
+  const View moved = moved_to(view, section.data(), table.device());
+  std::optional<Feed> f;
+  std::vector<double> rates;
+  // The first batch loads the kernel, and where memory is reused it is made for that one: it is not counted.
+  for (unsigned batch = 0; batch <= batches; ++batch) {
+    std::memset(next_hops, 0xff, count * 4);
+    const auto start = std::chrono::steady_clock::now();
+    if (!f || fresh) {
+      f.emplace(*memory, pinned);
+      if (auto ok = f->create((addresses.size() + 15) / 16 * 16, (count + 3) / 4 * 16); !ok)
+        return std::move(ok).error();
+    }
+    std::memcpy(f->host_in, addresses.data(), addresses.size());
+    if (const cudaError_t e = feed_all<Lookup>(*f, moved, count); e != cudaSuccess)
+      return cuda_error(e, "feed lookups from host memory");
+    std::memcpy(next_hops, f->host_out, count * 4);
+    if (fresh) f.reset();
+    if (batch != 0) rates.push_back(static_cast<double>(count) / seconds_since(start));
+  }
+  return rates;
 }
 
 }  // namespace
@@ -584,6 +627,17 @@ Result<FedLookups> fed_lookups6(Device& device, const Image& image, std::span<co
   });
   if (!opened) return std::move(opened).error();
   return fed;
+}
+
+Result<std::vector<double>> lookups_in_a_row4(Device& device, const Image& image, std::span<const uint32_t> addresses,
+                                              uint32_t* next_hops, unsigned batches, bool pinned, bool fresh) {
+  Result<std::vector<double>> rates = std::vector<double>{};
+  auto opened = with_fib4(image, [&](const auto& view) {
+    rates = in_a_row<Lookup4>(device, view, image.section(SectionTag::kFib4), std::as_bytes(addresses), next_hops,
+                              batches, pinned, fresh);
+  });
+  if (!opened) return std::move(opened).error();
+  return rates;
 }
 
 }  // namespace sluice
