@@ -1016,6 +1016,11 @@ TEST_P(CudaDeviceTest, ResidentLookupsAgree) {
       std::vector<uint32_t> fed(v4.size(), ~0u);
       EXPECT_EQ(must(fed_lookups4(*device_, image, v4, fed.data(), 2, window)).rates.size(), 2u);
       EXPECT_EQ(fed, hops);
+      for (const bool fresh : {false, true}) {
+        fed.assign(v4.size(), ~0u);
+        EXPECT_EQ(must(lookups_in_a_row4(*device_, image, v4, fed.data(), 3, window, fresh)).size(), 3u);
+        EXPECT_EQ(fed, hops);
+      }
       size_t wrong = 0;
       EXPECT_TRUE(with_fib4(image, [&](const auto& view) {
                     for (size_t i = 0; i < v4.size(); ++i) wrong += hops[i] != view.lookup(v4[i]) ? 1 : 0;
