@@ -449,6 +449,18 @@ function(sluice_layer name)
   endif()
 endfunction()
 
+# The kernels of bench/cuda, which only benchmarks run, and their tests.
+function(sluice_bench_kernels)
+  if(NOT SLUICE_HAVE_CUDA)
+    return()
+  endif()
+  sluice_split_sources("${CMAKE_SOURCE_DIR}/bench")
+  add_library(sluice_bench_kernels STATIC ${sluice_lib})
+  target_include_directories(sluice_bench_kernels PUBLIC "${CMAKE_SOURCE_DIR}")
+  target_link_libraries(sluice_bench_kernels PUBLIC sluice_exec)
+  sluice_add_tests(bench "${CMAKE_SOURCE_DIR}/bench" sluice_bench_kernels ${sluice_test})
+endfunction()
+
 # The program of apps/<FOLDER>. Of apps/sluice, all but main.cpp is the library sluice_apps, compiled once for all programs.
 function(sluice_app name)
   cmake_parse_arguments(ARG "" "FOLDER" "DEPS" ${ARGN})
@@ -471,6 +483,9 @@ function(sluice_app name)
   sluice_precompile(${name} apps)
   sluice_unite(${name} apps EXCEPT "/config_file\\.cpp$")
   target_link_libraries(${name} PRIVATE sluice_apps)
+  if(ARG_FOLDER STREQUAL "bench" AND TARGET sluice_bench_kernels)
+    target_link_libraries(${name} PRIVATE sluice_bench_kernels)
+  endif()
 endfunction()
 
 function(sluice_tests name)

@@ -41,7 +41,7 @@ TOPS = {"apps", "tests", "bench", "python"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 CUDA_HEADER = re.compile(r"^(cuda(_\w+)?\.h|cuda/.*|cub/.*|thrust/.*|cooperative_groups(/.*|\.h)|nvml\.h|nvrtc\.h|nvtx3/.*|"
                          r"device_launch_parameters\.h|nv/target|cuda\w*\.hpp)$")
-CUDA_FOLDERS = ("src/memory/cuda/", "src/exec/cuda/")
+CUDA_FOLDERS = ("src/memory/cuda/", "src/exec/cuda/", "bench/cuda/")
 SUFFIXES = {".h", ".cpp", ".cc", ".cu", ".cuh"}
 UNHEARD = re.compile(r"^\s*rc::check\(")
 

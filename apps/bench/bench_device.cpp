@@ -13,8 +13,8 @@
 #include "formats/classbench.h"
 #include "generate/random.h"
 #if defined(SLUICE_WITH_CUDA)
-#include "exec/cuda/flag_ring.h"
-#include "exec/cuda/resident.h"
+#include "bench/cuda/flag_ring.h"
+#include "bench/cuda/resident.h"
 #include "exec/device/trace.h"
 #include "ports/memory/frame_store.h"
 #endif

@@ -17,7 +17,7 @@
 #include "ports/wire/throughput_search.h"
 #include "tables/lpm/algorithms.h"
 #if defined(SLUICE_WITH_CUDA)
-#include "exec/cuda/resident.h"
+#include "bench/cuda/resident.h"
 #endif
 
 namespace sluice::app {

@@ -22,8 +22,8 @@
 #include "ports/pcap/capture_writer.h"
 #include "qos/departure_scan.h"
 #if defined(SLUICE_WITH_CUDA)
-#include "exec/cuda/priority_port.h"
-#include "exec/cuda/resident.h"
+#include "bench/cuda/priority_port.h"
+#include "bench/cuda/resident.h"
 #endif
 
 namespace sluice::app {

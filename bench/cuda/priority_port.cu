@@ -1,6 +1,6 @@
 // nvcc takes an assignment to a [[nodiscard]] type for a value that is thrown away.
 #pragma nv_diag_suppress 2810
-#include "exec/cuda/priority_port.h"
+#include "bench/cuda/priority_port.h"
 
 #include <cuda_runtime_api.h>
 #include <algorithm>
@@ -14,8 +14,8 @@
 #endif
 
 #include "base/clock.h"
-#include "exec/cuda/port_parts.cuh"
-#include "exec/cuda/resident_parts.cuh"
+#include "bench/cuda/port_parts.cuh"
+#include "bench/cuda/resident_parts.cuh"
 #include "qos/priority_buffers.h"
 
 namespace sluice {

@@ -9,9 +9,9 @@
 #include <functional>
 #include <iterator>
 
-#include "exec/cuda/port_parts.cuh"
-#include "exec/cuda/resident.h"
-#include "exec/cuda/resident_parts.cuh"
+#include "bench/cuda/port_parts.cuh"
+#include "bench/cuda/resident.h"
+#include "bench/cuda/resident_parts.cuh"
 #include "qos/policer_scan.h"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "exec/cuda/chains.h"
-#include "exec/cuda/resident.h"
+#include "bench/cuda/resident.h"
 #include "qos/departure_scan.h"
 
 namespace sluice::cuda_resident {

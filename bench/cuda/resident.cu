@@ -1,6 +1,6 @@
 // nvcc takes an assignment to a [[nodiscard]] type for a value that is thrown away.
 #pragma nv_diag_suppress 2810
-#include "exec/cuda/resident.h"
+#include "bench/cuda/resident.h"
 
 #include <cuda_runtime_api.h>
 
@@ -12,7 +12,7 @@
 #include <iterator>
 
 #include "exec/cuda/open_cuda.h"
-#include "exec/cuda/resident_parts.cuh"
+#include "bench/cuda/resident_parts.cuh"
 #include "exec/cuda/tables.cuh"
 #include "exec/cuda/walk.cuh"
 #include "memory/cuda/memory.h"

@@ -1,4 +1,4 @@
-#include "exec/cuda/flag_ring.h"
+#include "bench/cuda/flag_ring.h"
 
 #include <cuda_runtime_api.h>
 
