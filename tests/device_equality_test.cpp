@@ -250,6 +250,43 @@ TEST(DeviceEquality, MarksComeBack) {
   }
 }
 
+// A lookup between Strip and Unstrip, as Click's graphs have it: what was taken off comes back as it was, also where a
+// frame has been edited in between. What was not taken off in the same segment stays the host's.
+TEST(DeviceEquality, WhatWasStrippedComesBack) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(2000), 13);
+  const auto text = [&](const std::string& between, const std::string& behind) {
+    return "in :: FromDump(" + capture + ") -> Strip(14) -> CheckIPHeader -> " + between +
+           "rt :: LinearIPLookup(10.0.0.0/8 0, 192.0.2.0/24 1, 0.0.0.0/0 2);\n"
+           "rt[0] -> back :: " +
+           behind + " -> out :: ToDump($OUT); rt[1] -> back; rt[2] -> back; Idle -> ToDump($OUT2);\n";
+  };
+  for (const std::string& between : {"", "DecIPTTL -> "}) {
+    for (const bool more : {false, true}) {
+      const std::string graph = text(between, more ? "Unstrip(20)" : "Unstrip(14)");
+      const DeviceOutcome want = run(dir, graph, nullptr);
+      ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+      ASSERT_GT(want.bytes.size(), 10'000u);
+      for (const std::string& kind : testing::device_kinds()) {
+        for (const Way& way : {Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 1, 256},
+                               Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAddress, 2, 128},
+                               Way{DeviceMode::kLaunch, Transport::kCommPool, RecordChoice::kAddress, 1, 500},
+                               Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kAddress, 2, 128},
+                               Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kHeader, 1, 64}}) {
+          SCOPED_TRACE(between + (more ? "20 " : "14 ") + kind + " " + ::testing::PrintToString(way));
+          const DeviceOutcome got = run(dir, graph, &way, kind);
+          expect_equal(want, got);
+          if (more) {
+            EXPECT_EQ(got.outcome.report.offload.offloaded, 0u);
+          } else {
+            EXPECT_GT(got.outcome.report.offload.offloaded, packets(500));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(DeviceEquality, EveryAlgorithm) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(1500), 3);

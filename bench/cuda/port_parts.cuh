@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "exec/cuda/chains.h"
 #include "bench/cuda/resident.h"
+#include "exec/cuda/chains.h"
 #include "qos/departure_scan.h"
 
 namespace sluice::cuda_resident {

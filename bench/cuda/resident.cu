@@ -11,8 +11,8 @@
 #include <functional>
 #include <iterator>
 
-#include "exec/cuda/open_cuda.h"
 #include "bench/cuda/resident_parts.cuh"
+#include "exec/cuda/open_cuda.h"
 #include "exec/cuda/tables.cuh"
 #include "exec/cuda/walk.cuh"
 #include "memory/cuda/memory.h"

@@ -54,8 +54,8 @@ Result<FedLookups> fed_lookups4(Device& device, const Image& image, std::span<co
 Result<FedLookups> fed_lookups6(Device& device, const Image& image, std::span<const uint64_t> addresses,
                                 uint32_t* next_hops, unsigned repeats, bool pinned);
 
-// `batches` batches one after another, each of all the addresses, as a program pays them that gets its packets a batch at
-// a time: copied into memory that is copied from, to the device, looked up, back, and into the caller's `next_hops`.
+// `batches` batches one after another, each of all the addresses, as a program pays them that gets its packets a batch
+// at a time: copied into memory that is copied from, to the device, looked up, back, and into the caller's `next_hops`.
 // Addresses a second of each batch, after one that is not counted. `fresh`: each batch has memory of its own on both
 // sides, which is part of its time; else all have that of the first. `pinned` and errors as above.
 Result<std::vector<double>> lookups_in_a_row4(Device& device, const Image& image, std::span<const uint32_t> addresses,

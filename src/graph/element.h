@@ -67,6 +67,9 @@ struct StageTraits {
   FieldMask reads = 0;
   FieldMask writes = 0;
   FrameUse frame = FrameUse::kAnywhere;
+  // Bytes by which the frame's first one moves: taken off, or, below 0, uncovered. Of Strip and Unstrip alone; what a
+  // stage pushes or trims is not among them.
+  int32_t moves_by = 0;
 };
 
 // A table that an element declares, to be loaded before the graph starts.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 namespace sluice {
 namespace {
@@ -74,12 +75,37 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
   return o;
 }
 
+// Whether a stage of a segment uncovers bytes in front of a frame that the segment has not taken off itself, on some
+// way to it: such bytes may be stale in a record. Returns that stage, or the number of stages.
+size_t uncovers(const Program& program, const PlanNode& node, const Router& router) {
+  // What every packet that comes to a stage has had taken off.
+  int64_t off[kMaxStages];
+  std::fill(std::begin(off), std::end(off), std::numeric_limits<int64_t>::max());
+  for (const uint8_t entry : node.entries) off[entry] = 0;
+  for (size_t s = 0; s < node.elements.size(); ++s) {
+    const StageTraits t = router.elements[node.elements[s]]->stage_traits();
+    if (off[s] == std::numeric_limits<int64_t>::max()) continue;
+    int64_t behind = off[s] + t.moves_by;
+    if (t.frame == FrameUse::kInFront && behind < 0) return s;
+    // What else moves the first byte writes bytes there, or does not say by how much.
+    const bool trims = t.frame == FrameUse::kHeaders && (t.writes & kFieldFrame) == 0;
+    if ((t.writes & kFieldExtent) != 0 && t.moves_by == 0 && !trims) behind = 0;
+    for (unsigned out = 0; out < program.stages[s].outputs; ++out) {
+      const uint8_t next = node.wide ? kPathExit : program.stages[s].next[out & 15];
+      if (next < node.elements.size()) off[next] = std::min(off[next], behind);
+    }
+  }
+  return node.elements.size();
+}
+
 Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, RecordKind kind, bool one_list) {
   Offload o;
   o.shape.kind = kind;
   FieldMask written = 0;
   bool past_headers = false;
   std::string anywhere;  // the first stage that may read past the headers
+  const Program& program = plan.programs[node.program];
+  const size_t uncovering = uncovers(program, node, router);
   for (unsigned e : node.elements) {
     const Element& element = *router.elements[e];
     const StageTraits t = element.stage_traits();
@@ -91,8 +117,7 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
       o.whole_frames = true;
       anywhere = element.name;
     }
-    // Bytes before the frame's start may be stale in a gathered header.
-    if (t.frame == FrameUse::kInFront) {
+    if (o.end > uncovering) {
       o.why = fmt::format("{} uncovers bytes before the frame", element.name);
       return o;
     }
@@ -113,7 +138,6 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
   o.writes = written;
   o.writes_frame = (written & kFieldFrame) != 0;
   o.shape.key_out = (written & kParsed) != 0 ? 1 : 0;
-  const Program& program = plan.programs[node.program];
   o.shape.key_in = needs_key(program, node, router, o.end, o.shape.key_out != 0) ? 1 : 0;
   o.why = kind == RecordKind::kHeader ? "headers are sent" : "frames stay where they are, addresses are sent";
   if (kind == RecordKind::kHeader && o.whole_frames) {
