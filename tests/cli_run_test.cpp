@@ -141,8 +141,9 @@ TEST_F(CliRunTest, TablesLieWhereTheyAreAskedTo) {
   has(plan("--table-memory shared --records key"),
       "    tables       shared memory, a copy for each block, 232448 bytes at most (--table-memory shared)\n");
   // A table of 2^24 entries: an error before a packet is read or an output begun.
-  const Said large = sluice("run --routes few --route-algorithm dir24 --in in.pcap --out none.pcap --device emu "
-                            "--table-memory shared");
+  const Said large = sluice(
+      "run --routes few --route-algorithm dir24 --in in.pcap --out none.pcap --device emu "
+      "--table-memory shared");
   EXPECT_EQ(large.code, 4);
   has(large.err, "error: tables do not fit shared memory: fib (");
   has(large.err, "and there is room for 232448 bytes");

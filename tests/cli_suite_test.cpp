@@ -292,7 +292,8 @@ TEST_F(CliSuiteTest, ATableIsMeasuredInEachMemory) {
   for (const char* memory : {"global", "constant", "shared"}) {
     size_t found = 0;
     for (const auto& [name, row] : all) {
-      if (row["command"].get<std::string>().find(std::string("--table-memory ") + memory) == std::string::npos) continue;
+      if (row["command"].get<std::string>().find(std::string("--table-memory ") + memory) == std::string::npos)
+        continue;
       ++found;
       // Without a GPU it says so.
       if (row["value"].is_null()) {

@@ -261,12 +261,12 @@ class TableElsewhere {
     if (e == cudaSuccess) e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     if (e == cudaSuccess) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 1024, rounded());
-    const uint32_t none = 0;
-    if (e == cudaSuccess) e = cudaMemcpyToSymbol(outside_shared, &none, sizeof none);
+    if (e == cudaSuccess) e = cudaGetSymbolAddress(&outside_, outside_shared);
     if (e != cudaSuccess) return cuda_error(e, "make room for a table in shared memory");
     if (blocks < 1) return Error("the device runs no block with the table in its shared memory");
     most_blocks_ = static_cast<uint32_t>(processors * blocks);
-    return {};
+    const uint32_t none = 0;
+    return memory_.upload(outside_, &none, sizeof none);
   }
   void launch(const std::byte* in, uint32_t* out, size_t addresses, cudaStream_t stream) const {
     const uint32_t n = Lookup::count_of(addresses);
@@ -284,8 +284,7 @@ class TableElsewhere {
   Result<void> check() const {
     if (where_ != TableMemory::kShared) return {};
     uint32_t outside = 0;
-    if (const cudaError_t e = cudaMemcpyFromSymbol(&outside, outside_shared, sizeof outside); e != cudaSuccess)
-      return cuda_error(e, "ask where a table lies");
+    if (auto ok = memory_.download(&outside, outside_, sizeof outside); !ok) return ok;
     if (outside != 0) return Error("a block's table did not lie in its shared memory");
     return {};
   }
@@ -299,6 +298,7 @@ class TableElsewhere {
   Table copy_;
   TableMemory where_ = TableMemory::kShared;
   uint32_t most_blocks_ = 0;
+  void* outside_ = nullptr;  // outside_shared's address
 };
 
 template <typename Lookup, typename View>

@@ -8,11 +8,13 @@
 
 namespace sluice {
 
+static_assert(ConstantBank::kAlign % kTableAlign == 0 && kConstantBytes % ConstantBank::kAlign == 0);
+
 Result<uint32_t> ConstantBank::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
   uint32_t at = 0;
   size_t used = 0;
-  const size_t wanted = (bytes + kTableAlign - 1) / kTableAlign * kTableAlign;
+  const size_t wanted = (bytes + kAlign - 1) / kAlign * kAlign;
   for (const auto& [begin, end] : taken_) {
     used += end - begin;
     if (wanted > size_t{begin} - at) at = end;

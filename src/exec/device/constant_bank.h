@@ -2,6 +2,7 @@
 // ConstantBank: which parts of a device's constant memory are taken.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -13,7 +14,10 @@ namespace sluice {
 // Thread-safe: tables come from the thread that publishes, and go with the last batch that reads them.
 class ConstantBank {
  public:
-  // Where `bytes` bytes begin, a multiple of kTableAlign. Errors: there is no such room, with what there is.
+  // Of parts: no line of a cache holds two of them, since one is written while kernels read another.
+  static constexpr size_t kAlign = 256;
+
+  // Where `bytes` bytes begin, a multiple of kAlign. Errors: there is no such room, with what there is.
   Result<uint32_t> take(size_t bytes);
   void leave(uint32_t at);
 

@@ -42,13 +42,13 @@ TEST(ConstantBank, PartsDoNotOverlap) {
       size_t hole = 0, end = 0;
       for (const auto& [at, n] : taken) {
         hole = std::max(hole, at - end);
-        end = (at + n + kTableAlign - 1) / kTableAlign * kTableAlign;
+        end = (at + n + ConstantBank::kAlign - 1) / ConstantBank::kAlign * ConstantBank::kAlign;
       }
       hole = std::max(hole, kConstantBytes - end);
       const auto at = bank.take(bytes);
       RC_ASSERT(at.ok() == (bytes <= hole));
       if (!at.ok()) continue;
-      RC_ASSERT(*at % kTableAlign == 0u);
+      RC_ASSERT(*at % ConstantBank::kAlign == 0u);
       RC_ASSERT(*at + bytes <= kConstantBytes);
       for (const auto& [other, n] : taken) RC_ASSERT(*at + bytes <= other || other + n <= *at);
       taken.emplace(*at, bytes);

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "elements/stages.h"
+#include "exec/device/constant_bank.h"
 #include "exec/device/trace.h"
 #include "tables/replica.h"
 
@@ -245,7 +246,7 @@ Result<PackedTables> pack_tables(const Device& device, const Snapshot& snapshot,
     return Error(fmt::format("tables do not fit {} memory: {} are {} bytes packed{}, and there is room for {} bytes",
                              to_string(memory), tables.names(), tables.bytes(),
                              used != 0 ? fmt::format(", beside {} bytes of other segments", used) : "", room),
-                 "use --table-memory global, or smaller tables (--route-algorithm trie)");
+                 "use --table-memory global, or tables that take less (of routes, trie)");
   }
   return tables;
 }
@@ -286,7 +287,7 @@ Result<void> check_tables(const Device& device, const Snapshot& snapshot, const 
     auto tables = pack_tables(device, snapshot, offloads[n], program, used);
     if (!tables) return std::move(tables).error();
     if (device.table_memory() == TableMemory::kConstant)
-      used += (tables->bytes() + kTableAlign - 1) / kTableAlign * kTableAlign;
+      used += (tables->bytes() + ConstantBank::kAlign - 1) / ConstantBank::kAlign * ConstantBank::kAlign;
   }
   return {};
 }

@@ -1,8 +1,8 @@
 // Where a device's kernels read the tables of a program. Host and device.
 //
 //   global    the whole images, as they are: any size
-//   constant  what the stages read of them, packed, in constant memory: one cache line a warp at a time, so it is for
-//             lookups of neighbours that go the same way
+//   constant  what the stages read of them, packed, in constant memory: one address per warp at a time, so it is for
+//             lookups that go the same way for neighbouring packets
 //   shared    the same in device memory, which each block of threads copies into its shared memory before it begins
 //
 // With the last two a stage's pointers lie in the packed tables at DeviceProgram::tables, and whoever runs the program

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "elements/register_all.h"
+#include "exec/device/constant_bank.h"
 #include "exec/device/drive.h"
 #include "exec/device/offload.h"
 #include "exec/emu/emu_device.h"
@@ -303,7 +304,8 @@ TEST(TableMemory, ConstantMemoryHoldsWhatGenerationsLeave) {
         ASSERT_LE(generations.size() * generations[0]->bytes, kConstantBytes);
       }
       ASSERT_GE(generations.size(), 1u);
-      EXPECT_GT((generations.size() + 1) * ((generations[0]->bytes + kTableAlign) / kTableAlign * kTableAlign),
+      EXPECT_GT((generations.size() + 1) *
+                    ((generations[0]->bytes + ConstantBank::kAlign) / ConstantBank::kAlign * ConstantBank::kAlign),
                 kConstantBytes);
     }
   }
