@@ -496,10 +496,12 @@ void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused
   for (const bool pinned : {true, false}) {
     for (const bool fresh : {false, true}) {
       std::vector<uint32_t> got(expected.size());
-      const std::vector<double> rates = need(lookups_in_a_row4(device, image, v4, got.data(), o.in_a_row, pinned, fresh));
+      const std::vector<double> rates =
+          need(lookups_in_a_row4(device, image, v4, got.data(), o.in_a_row, pinned, fresh));
       if (got != expected) fail(Exit::kCheckFailed, fmt::format("{}: lookups batch by batch differ", name));
       Case c{fmt::format("{}/staged/{}_{}{}", name, o.in_a_row, fresh ? "fresh" : "reused", pinned ? "" : "/pageable"),
-             "Mlookups/s", {}};
+             "Mlookups/s",
+             {}};
       for (const double rate : rates) c.values.push_back(rate * 1e-6);
       c.more = {{"addresses", expected.size()}};
       cases.push_back(std::move(c));

@@ -27,7 +27,8 @@ const std::vector<Suite>& suites() {
        "batch in memory. payload/: headers with what is behind them. ttl/: 64, or half of the packets at their last "
        "hop; else 1 to 255. cuda/: next hops alone, with the addresses in the device's memory and fed from the host, "
        "each an NVTX range for Nsight Systems; 10_reused and 10_fresh: ten batches fed one after another, in memory of "
-       "the first one or each in its own, on both sides; devices_one/ and devices_all/: the same workers and packets on one and on all "
+       "the first one or each in its own, on both sides; devices_one/ and devices_all/: the same workers and packets "
+       "on one and on all "
        "devices."},
       {"acl-application", "Access list alone and in an application (CodiLime)",
        "module/: the list alone, on one core and on N (xN). live/: sluice run between veth pairs with a list of 1,000 "

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "elements/register_all.h"
 #include "elements/stage_element.h"
 
@@ -68,6 +71,26 @@ TEST(FrameUse, OfEveryClass) {
     ASSERT_NE(found, nullptr) << name;
     EXPECT_EQ(found->make(name)->stage_traits().frame, use) << name;
   }
+}
+
+// Who changes a frame's extent and writes no byte of it: these take from the end, but for two, which say by how much
+// the first byte moves. Devices go by that (exec/device/offload.cpp): a class that joins them has to say so too.
+TEST(FrameUse, StagesThatMoveTheFirstByteSayByHowMuch) {
+  Registry registry;
+  register_elements(registry);
+  std::set<std::string> extents;
+  for (const auto& each : registry.classes()) {
+    const ElementClass& c = *each;
+    const auto element = c.make(c.name);
+    const StageTraits t = element->stage_traits();
+    if (element->kind() == ElementKind::kStage && (t.writes & kFieldExtent) != 0 && (t.writes & kFieldFrame) == 0) {
+      extents.insert(c.name);
+    }
+    EXPECT_EQ(t.moves_by, 0) << c.name;  // nothing is configured
+  }
+  EXPECT_EQ(extents,
+            (std::set<std::string>{"CheckCRC32", "CheckIP6Header", "CheckIPHeader", "CheckIPHeader2", "IPInput",
+                                   "MarkIP6Header", "MarkIPHeader", "Strip", "Truncate", "Unstrip"}));
 }
 
 }  // namespace

@@ -87,9 +87,9 @@ size_t uncovers(const Program& program, const PlanNode& node, const Router& rout
     if (off[s] == std::numeric_limits<int64_t>::max()) continue;
     int64_t behind = off[s] + t.moves_by;
     if (t.frame == FrameUse::kInFront && behind < 0) return s;
-    // What else moves the first byte writes bytes there, or does not say by how much.
-    const bool trims = t.frame == FrameUse::kHeaders && (t.writes & kFieldFrame) == 0;
-    if ((t.writes & kFieldExtent) != 0 && t.moves_by == 0 && !trims) behind = 0;
+    // What else moves the first byte writes bytes there (frame_use_test.cpp).
+    constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
+    if ((t.writes & kPushes) == kPushes) behind = 0;
     for (unsigned out = 0; out < program.stages[s].outputs; ++out) {
       const uint8_t next = node.wide ? kPathExit : program.stages[s].next[out & 15];
       if (next < node.elements.size()) off[next] = std::min(off[next], behind);
