@@ -159,19 +159,21 @@ void bitmap_one_part(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   }
 }
 
-// The first rule of four parts, their words `some` not zero (bit by bit), or kMergeNone. Without a branch on the rule's
-// place.
-inline uint32_t first_of_parts(const TupleMergeView& view, const uint32_t* words, const TupleMergeBitmap::Row* left,
-                               uint32_t some, const K::Lanes& lanes, size_t lane) {
-  const auto w = static_cast<uint32_t>(std::countr_zero(some | 0x80u));
-  const uint32_t word = words[64 * w + static_cast<uint32_t>(std::countr_zero(left[w / 2].rules[w % 2]))];  // none: 512
-  if ((word & kMergeFull) == 0) return word & kMergeNone;
-  for (uint32_t part = w / 2; part < TupleMergeBitmap::kMaxParts; ++part) {
+// The first rule of four parts, asked in full, or kMergeNone.
+__attribute__((noinline)) uint32_t first_in_full(const TupleMergeView& view, const TupleMergeBitmap::Row* left,
+                                                 const K::Lanes& lanes, size_t lane) {
+  for (uint32_t part = 0; part < TupleMergeBitmap::kMaxParts; ++part) {
     const uint32_t rule =
         view.first_of<TupleMergeBitmap::kMaxParts>(left[part], part, probe_at(lanes, lane), lanes.key_of(lane));
     if (rule != kMergeNone) return rule;
   }
   return kMergeNone;
+}
+
+// The word of the first rule of four parts, whose words `some` are not zero (bit by bit), the first of them `first`.
+inline uint32_t first_word(const uint32_t* words, uint32_t some, uint64_t first) {
+  return words[64 * static_cast<uint32_t>(std::countr_zero(some | 0x80u)) +
+               static_cast<uint32_t>(std::countr_zero(first))];  // none: 512
 }
 
 SLUICE_AVX512 void bitmap_avx512(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
@@ -191,10 +193,17 @@ SLUICE_AVX512 void bitmap_avx512(const TupleMergeView& view, K::Lanes& lanes, si
       (std::make_index_sequence<kStep>{});
     }
     for (size_t k = 0; k < kStep && first + k < n; ++k) {
-      TupleMergeBitmap::Row row[TupleMergeBitmap::kMaxParts];
-      _mm512_storeu_si512(row, left[k]);
-      lanes.best[first + k] =
-          first_of_parts(view, bitmap.words(), row, _mm512_test_epi64_mask(left[k], left[k]), lanes, first + k);
+      const __mmask8 some = _mm512_test_epi64_mask(left[k], left[k]);
+      const __m512i packed = _mm512_maskz_compress_epi64(some, left[k]);
+      const auto first_some = static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(packed)));
+      const uint32_t word = first_word(bitmap.words(), some, first_some);
+      if ((word & kMergeFull) == 0) [[likely]] {
+        lanes.best[first + k] = word & kMergeNone;
+      } else {
+        TupleMergeBitmap::Row row[TupleMergeBitmap::kMaxParts];
+        _mm512_storeu_si512(row, left[k]);
+        lanes.best[first + k] = first_in_full(view, row, lanes, first + k);
+      }
     }
   }
 }
@@ -223,7 +232,10 @@ SLUICE_AVX2 void bitmap_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t
         const __m256i zero = _mm256_cmpeq_epi64(left[2 * k + h], _mm256_setzero_si256());
         none |= static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(zero))) << 4 * h;
       }
-      lanes.best[first + k] = first_of_parts(view, bitmap.words(), row, ~none & 255, lanes, first + k);
+      const unsigned some = ~none & 255;
+      const auto w = static_cast<unsigned>(std::countr_zero(some | 0x80u));
+      const uint32_t word = first_word(bitmap.words(), some, row[w / 2].rules[w % 2]);
+      lanes.best[first + k] = (word & kMergeFull) == 0 ? word & kMergeNone : first_in_full(view, row, lanes, first + k);
     }
   }
 }
