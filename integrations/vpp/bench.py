@@ -234,7 +234,7 @@ class Bench(vpp_process.Vpp):
         stages = {}
         for line in self.cli("show gpu-classify latency").splitlines():
             words = re.split(r"  +", line.strip())
-            if len(words) > 3 and words[1] != "0":
+            if len(words) > 3 and words[0] != "stage" and words[1] != "0":
                 stages[words[0]] = words[2:4]
         if self.column != "cpu":
             if "device" not in stages:
@@ -306,8 +306,8 @@ def vpp_built():
     if kind is None or kind[1].lower() != "release":
         sys.exit(f"error: VPP_BUILD={build} is a build of type '{kind[1] if kind else ''}', whose clocks say nothing: configure it with "
                  "-DCMAKE_BUILD_TYPE=release")
-    said = subprocess.run([build / "bin/vpp", "--version"], capture_output=True, text=True).stdout
-    version = re.search(r"vpp v(\S+)", said)
+    with vpp_process.Vpp(plugins=()) as vpp:
+        version = re.search(r"vpp v(\S+)", vpp.cli("show version"))
     head = subprocess.run(["git", "-C", source, "rev-parse", "--short=9", "HEAD"], capture_output=True, text=True).stdout.strip()
     return (version[1] if version else "of unknown version"), head or "unknown"
 
