@@ -217,7 +217,8 @@ TABLE = [
     M("windows_cost", "live", 190, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 5 --seconds 5 --reload acl"),
     M("python_package", "live", 240, "bench_python.py --packets 100000 --rounds 5 --parts 100"),
     M("windows_effect", "live", 300, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --effect --minutes 4"),
-    M("vpp_acl", "vpp", 600, "integrations/vpp/bench.py --lists acl1_1k,acl1_10k,fw1_10k,ipc1_10k,acl1_100k,fw1_100k,ipc1_100k"),
+    M("vpp_acl", "vpp", 150, "integrations/vpp/bench.py --columns acl-plugin,cpu "
+      "--lists acl1_1k,acl1_10k,fw1_10k,ipc1_10k,acl1_100k,fw1_100k,ipc1_100k"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
     M("priorities_chunks", "host16", 25, f"{PRIORITIES} --part chunks --workers 8 --rules 512 --repetitions 3 --packets 1000000"),
@@ -252,7 +253,7 @@ def shortened(command, emulate):
                           (r"--benchmark_min_time=[\d.]+", "--benchmark_min_time=0.001"), (r"--workers (?:15|16|30|60|8)\b", "--workers 2")):
         command = re.sub(pattern, text, command)
     if command.startswith("integrations/vpp/bench.py"):
-        command += " --windows 3 --packets 1024 --columns acl-plugin,cpu --cases '^(first/16|acl1_1k)$'"
+        command += " --windows 3 --packets 1024 --cases '^(first/16|acl1_1k)$'"
     if command.startswith("bench_live.py"):
         command += " --try"
     if command.startswith("bench_python.py"):

@@ -47,13 +47,16 @@ class Counting {
 template <typename Of>
 inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, uint32_t* rules) {
   std::array<const FlowKey*, kAclBurst> keys;
+#pragma GCC unroll 8
   for (size_t i = 0; i < n; ++i) keys[i] = of(i);
   opened.view.lookup_burst(keys.data(), rules, n);
   // Rules are about IP packets. Asked after the lookup, which has brought the keys into the cache.
   unsigned any = 0, all = ~0u;
+#pragma GCC unroll 8
   for (size_t i = 0; i < n; ++i) {
-    any |= keys[i]->family;
-    all &= keys[i]->family;
+    const unsigned family = of(i)->family;
+    any |= family;
+    all &= family;
   }
   if (any != all || (any != 4 && any != 6)) [[unlikely]] {
     for (size_t i = 0; i < n; ++i) rules[i] = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
