@@ -9,7 +9,8 @@
     DIR/measure.py --group gpu,host16 --bundle FILE      there; FILE holds all results, also after a stop on the way
     measure.py --unpack FILE                   here: its results go to bench/results
 
-Groups: cpu (any machine), live (any machine; root, network namespaces; xsk, afp_fwd, xdpp and livegen in PATH), peers (a build with -DSLUICE_BENCH_PEERS=ON), gpu (one CUDA device,
+Groups: cpu (any machine), live (any machine; root, network namespaces; xsk, afp_fwd, xdpp and livegen in PATH), vpp (VPP_SOURCE, VPP_BUILD and
+SLUICE_VPP_PLUGIN set as integrations/vpp/bench.py says; left out where they are not), peers (a build with -DSLUICE_BENCH_PEERS=ON), gpu (one CUDA device,
 16 cores), host16 (16 cores, no device used); gpu-rest and host16-rest are those whose rows and commands name what was measured, so that they stay true
 without being made anew; h200 needs other devices.
 
@@ -60,8 +61,13 @@ class Measurement:
 
     @property
     def script(self):
-        """Whether it is one of this folder, which runs the program `sluice`."""
+        """Whether it is a script, which runs the program `sluice` or asks it for its revision."""
         return self.program.endswith(".py")
+
+    @property
+    def path(self):
+        """Of a script: in this folder, or by its place in the source tree."""
+        return (HERE.parent if "/" in self.program else HERE) / self.program
 
     def inputs(self):
         """The files that the commands name, as data/NAME.xz below the data folder."""
@@ -211,6 +217,8 @@ TABLE = [
     M("windows_cost", "live", 190, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 5 --seconds 5 --reload acl"),
     M("python_package", "live", 240, "bench_python.py --packets 100000 --rounds 5 --parts 100"),
     M("windows_effect", "live", 300, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --effect --minutes 4"),
+    M("vpp_acl", "vpp", 150, "integrations/vpp/bench.py --columns acl-plugin,cpu "
+      "--lists acl1_1k,acl1_10k,fw1_10k,ipc1_10k,acl1_100k,fw1_100k,ipc1_100k"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
     M("priorities_chunks", "host16", 25, f"{PRIORITIES} --part chunks --workers 8 --rules 512 --repetitions 3 --packets 1000000"),
@@ -244,6 +252,8 @@ def shortened(command, emulate):
                           (r"--swaps \d+", "--swaps 8"), (r"--count ([\d]+),\S+", r"--count \1"), (r"--benchmark_repetitions=\d+", "--benchmark_repetitions=1"),
                           (r"--benchmark_min_time=[\d.]+", "--benchmark_min_time=0.001"), (r"--workers (?:15|16|30|60|8)\b", "--workers 2")):
         command = re.sub(pattern, text, command)
+    if command.startswith("integrations/vpp/bench.py"):
+        command += " --windows 3 --packets 1024 --cases '^(first/16|acl1_1k)$'"
     if command.startswith("bench_live.py"):
         command += " --try"
     if command.startswith("bench_python.py"):
@@ -291,6 +301,10 @@ def library_path(binaries):
     return {**os.environ, "LD_LIBRARY_PATH": str(HERE / "lib")} if PACKED else dict(os.environ)
 
 
+class Absent(Exception):
+    """What this machine lacks for a measurement, as a sentence: it is left out, and what is stored stays."""
+
+
 class Runner:
     def __init__(self, arguments):
         self.arguments = arguments
@@ -322,8 +336,10 @@ class Runner:
                 raise RuntimeError(f"no {source} in {self.data or 'the data folder'}: {m.program} reads it of SLUICE_DATA")
         command = shortened(m.command, self.arguments.emulate) if self.arguments.try_ else m.command
         if m.script:
-            words = [sys.executable, str(HERE / m.program), *shlex.split(command)[1:], "--sluice", str(self.binaries / "sluice"), "--name", m.name]
+            words = [sys.executable, str(m.path), *shlex.split(command)[1:], "--sluice", str(self.binaries / "sluice"), "--name", m.name]
             done = subprocess.run(words, cwd=self.inputs.folder, env=self.environment, capture_output=True, text=True, timeout=3600)
+            if done.returncode == 77:
+                raise Absent(done.stderr.strip())
             if done.returncode != 0:
                 raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stderr.strip()}")
             return json.loads(done.stdout)
@@ -375,7 +391,10 @@ def pack(arguments):
     target = pathlib.Path(arguments.pack)
     for folder in ("bin", "lib", "data/acl", "data/rib"):
         (target / folder).mkdir(parents=True, exist_ok=True)
-    chosen = choose(arguments) or [m for m in TABLE if m.group in ("gpu", "gpu-rest", "host16", "host16-rest")]
+    chosen = choose(arguments)
+    if bound := [m.name for m in chosen if "/" in m.program]:
+        raise RuntimeError(f"{','.join(bound)}: measured where its script's folder is, and not packed")
+    chosen = chosen or [m for m in TABLE if m.group in ("gpu", "gpu-rest", "host16", "host16-rest")]
     for name in ("measure.py", "store_result.py", "result_schema.py", "rounds.py", *{m.program for m in chosen if m.script}):
         shutil.copy(HERE / name, target / name)
     programs = {"sluice" if m.script else m.program for m in chosen}
@@ -453,7 +472,7 @@ def main():
         print(f"measure: {error}", file=sys.stderr)
         return 1
     bundle = {}
-    failed = []
+    failed, left_out = [], []
     begin = time.monotonic()
     for i, m in enumerate(chosen):
         if arguments.budget and time.monotonic() - begin + m.seconds > arguments.budget:
@@ -462,6 +481,10 @@ def main():
         start = time.monotonic()
         try:
             document = runner.measure(m)
+        except Absent as what:
+            print(f"{m.name} left out: {what}", file=sys.stderr, flush=True)
+            left_out.append(m.name)
+            continue
         except (RuntimeError, ValueError, KeyError, OSError, subprocess.SubprocessError) as error:
             print(f"{m.name} FAILED: {error}", file=sys.stderr, flush=True)
             failed.append(m.name)
@@ -473,6 +496,7 @@ def main():
         print(f"{i + 1:3}/{len(chosen)} {time.monotonic() - start:6.1f} s (about {m.seconds})  {m.name}: {len(document['results'])} rows",
               flush=True)
     print(f"measure: {len(bundle)} measured, {len(failed)} failed{': ' + ','.join(failed) if failed else ''}; "
+          f"{len(left_out)} left out{': ' + ','.join(left_out) if left_out else ''}; "
           f"{time.monotonic() - begin:.0f} s")
     return 1 if failed else 0
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 
@@ -400,6 +401,13 @@ class Measure(unittest.TestCase):
         done = subprocess.run([sys.executable, str(SCRIPTS / "measure.py"), "--only", "shaper", "--try"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn("--out", done.stderr)
+
+    def test_what_this_machine_lacks_is_left_out_and_named(self):
+        arguments = argparse.Namespace(bin="nowhere", data=None, generate=False, try_=False, emulate=False)
+        with unittest.mock.patch.dict(os.environ):
+            os.environ.pop("VPP_SOURCE", None)
+            with self.assertRaisesRegex(measure.Absent, "VPP_SOURCE is not set"):
+                measure.Runner(arguments).document(measure.M("vpp_acl", "vpp", 1, "integrations/vpp/bench.py"))
 
     def test_a_program_of_a_changed_tree_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -61,7 +61,7 @@ static void vl_api_gpu_classify_file_t_handler(vl_api_gpu_classify_file_t* mp) {
 static void vl_api_gpu_classify_device_t_handler(vl_api_gpu_classify_device_t* mp) {
   vl_api_gpu_classify_device_reply_t* rmp;
   char* device = gc_string(mp, &mp->device);
-  u8* error = mp->mode > SLUICE_ADAPTIVE ? format(0, "mode %u is none", mp->mode) : gc_set_device(device, mp->mode);
+  u8* error = (u32)mp->mode > SLUICE_ADAPTIVE ? format(0, "mode %u is none", mp->mode) : gc_set_device(device, mp->mode);
   vec_free(device);
   GC_REPLY(VL_API_GPU_CLASSIFY_DEVICE_REPLY, );
 }

@@ -4,14 +4,17 @@
     VPP_SOURCE=... VPP_BUILD=... SLUICE_VPP_PLUGIN=... integrations/vpp/bench.py --lists acl1_1k,acl1_10k > vpp_acl.json
     scripts/measure.py --only vpp_acl --data DIR        # with the same variables: stores it
 
-One VPP a case and column, with one thread and the packet generator; clocks per packet are those of `show runtime`, of
-the node (with a device: of both nodes). A case is measured in windows of some thousand packets; the median is over
-windows, of which a busy machine prolongs some. Before anything is timed the counters of rules are compared with what a
-linear search says of the packets. DIR holds ClassBench lists NAME.xz or NAME; without it the lists are left out.
+One VPP per case and column, with one thread and the packet generator's frames of 256; clocks per packet are those of
+`show runtime`, of the node (with a device: of both nodes). The acl-plugin and the CPU take turns, window by window; a
+window is some passes over the packets, and the median is over windows, of which a busy machine prolongs some. Before
+anything is timed the counters of rules are compared with what a linear search says of the packets. It ends with 77
+where there is no VPP, and refuses one that is not built for release.
 
 Cases: `none/N`: no rule of N matches; `first/N`, `last/N`: the first, the last one does; `prefixes/K`: 1,024 rules of K
-pairs of prefix lengths; then the lists."""
+pairs of prefix lengths; then the lists. Packets of lists: a rule at random, then any packet of it, each anew; none
+follows another of its flow."""
 import argparse
+import contextlib
 import datetime
 import hashlib
 import ipaddress
@@ -31,6 +34,9 @@ sys.path.insert(0, str(HERE / "tests"))
 sys.path.insert(0, str(HERE.parent.parent / "scripts"))
 import result_schema  # noqa: E402
 import vpp_process  # noqa: E402
+
+PASSES = 8  # over the packets, a window
+TAKE_S = 150  # for the acl-plugin to take a list
 
 MAC = bytes.fromhex("02fe00000001"), bytes.fromhex("020000000099")
 
@@ -159,26 +165,84 @@ def first_match(rules, key):
     return next((i for i, rule in enumerate(rules, 1) if rule.matches(key)), 0)
 
 
+class NotMeasured(Exception):
+    """Why a column has no figures, as a sentence."""
+
+
 class Bench(vpp_process.Vpp):
-    def start(self, keys):
+    """A VPP whose packet generator has the packets of a case, and what `column` looks them up by."""
+
+    def __init__(self, column, rules, keys):
+        super().__init__(plugins=("acl",) if column == "acl-plugin" else ("sluice",), heap="4G")
+        self.column, self.rules, self.keys = column, rules, keys
+        self.nodes, self.checked = [], 0
+
+    def start(self):
         self.cli("create packet-generator interface pg0")
         self.do("set interface mac address pg0 02:fe:00:00:00:01", "set interface state pg0 up",
                 "set interface ip address pg0 172.16.0.1/24", "ip route add 0.0.0.0/0 via drop")
-        write_capture(self.folder / "in.pcap", keys)
-        self.do(f"packet-generator new pcap {self.folder}/in.pcap source pg0 name s limit {len(keys)}")
+        write_capture(self.folder / "in.pcap", self.keys)
+        self.do(f"packet-generator new pcap {self.folder}/in.pcap source pg0 name s limit {PASSES * len(self.keys)}")
+        if self.column == "acl-plugin":
+            self.take_by_acl_plugin()
+            self.nodes = ["acl-plugin-in-ip4-fa"]
+            return
+        path = self.folder / "rules"
+        path.write_text("\n".join(rule.classbench() for rule in self.rules) + "\n")
+        self.do(f"gpu-classify file {path} format classbench", "gpu-classify enable pg0")
+        self.checked = check(self, self.rules, self.keys)
+        self.nodes = ["sluice-classify-ip4"]
+        if self.column != "cpu":
+            self.do(f"gpu-classify device {self.column} mode persistent")
+            self.nodes.append("sluice-classify-poll")
 
-    def window(self, nodes, packets):
-        """Clocks per packet of the nodes, of one pass over the packets."""
+    def take_by_acl_plugin(self):
+        script = self.folder / "acl"
+        script.write_text("set acl-plugin acl " + ", ".join(rule.vpp() for rule in self.rules) + "\n")
+        try:
+            self.cli(f"exec {script}", TAKE_S)
+            if "acl-index 0" not in self.cli("show acl-plugin acl index 0")[:200]:
+                raise NotMeasured("the acl-plugin has not taken the list")
+            self.cli("set acl-plugin interface pg0 input acl 0", TAKE_S)
+        except subprocess.TimeoutExpired:
+            raise NotMeasured(f"the acl-plugin has not taken the list within {TAKE_S} s") from None
+        if not self.lives():
+            raise NotMeasured("VPP has ended when the acl-plugin took the list")
+
+    def lives(self):
+        return "vpp v" in self.cli("show version") and self.process.poll() is None
+
+    def window(self):
+        """Clocks per packet of the nodes."""
+        packets = PASSES * len(self.keys)
         self.cli("clear runtime")
         self.cli("packet-generator enable-stream")
-        self.wait(lambda: self.runtime(nodes[0])[1] >= packets, f"{packets} packets through {nodes[0]}")
-        if len(nodes) > 1:
+        self.wait(lambda: self.runtime(self.nodes[0])[1] >= packets, f"{packets} packets through {self.nodes[0]}")
+        if len(self.nodes) > 1:
             self.wait(lambda: " 0 waiting" in self.cli("show gpu-classify device"), "the device has answered")
         clocks = 0
-        for node in nodes:
+        for node in self.nodes:
             _, vectors, per_packet = self.runtime(node)
             clocks += vectors * per_packet
         return clocks / packets
+
+    def note(self):
+        if self.column == "acl-plugin":
+            return ""
+        about = re.search(r"algorithm (\w+), (\d+) tables", self.cli("show gpu-classify"))
+        note = f"{about[1]}, {about[2]} tables"
+        stages = {}
+        for line in self.cli("show gpu-classify latency").splitlines():
+            words = re.split(r"  +", line.strip())
+            if len(words) > 3 and words[0] != "stage" and words[1] != "0":
+                stages[words[0]] = words[2:4]
+        if self.column != "cpu":
+            if "device" not in stages:
+                raise NotMeasured("the device has answered no frame")
+            note += f"; device p50 {stages['device'][0]} us, p99 {stages['device'][1]} us"
+        else:
+            note += "; p50 per frame: " + ", ".join(f"{name} {time[0]} us" for name, time in stages.items())
+        return note
 
 
 def check(vpp, rules, keys):
@@ -209,42 +273,43 @@ def check(vpp, rules, keys):
     return len(some)
 
 
-def measure(column, rules, keys, windows):
-    """(samples, checked, note) of one column."""
-    plugins = ("acl",) if column == "acl-plugin" else ("sluice",)
-    with Bench(plugins=plugins, heap="2G") as vpp:
-        vpp.start(keys)
-        checked = 0
-        if column == "acl-plugin":
-            script = vpp.folder / "acl"
-            script.write_text("set acl-plugin acl " + ", ".join(rule.vpp() for rule in rules) + "\n")
-            vpp.cli(f"exec {script}")
-            if "acl-index 0" not in vpp.cli("show acl-plugin acl")[:200]:
-                return None, 0, "the acl-plugin has not taken the list"
-            vpp.cli("set acl-plugin interface pg0 input acl 0")
-            nodes = ["acl-plugin-in-ip4-fa"]
-        else:
-            path = vpp.folder / "rules"
-            path.write_text("\n".join(rule.classbench() for rule in rules) + "\n")
-            vpp.do(f"gpu-classify file {path} format classbench", "gpu-classify enable pg0")
-            checked = check(vpp, rules, keys)
-            nodes = ["sluice-classify-ip4"]
-            if column != "cpu":
-                vpp.do(f"gpu-classify device {column} mode persistent")
-                nodes.append("sluice-classify-poll")
-        vpp.window(nodes, len(keys))
-        samples = [vpp.window(nodes, len(keys)) for _ in range(windows)]
-        note = ""
-        if column != "acl-plugin":
-            about = re.search(r"algorithm (\w+), (\d+) tables", vpp.cli("show gpu-classify"))
-            note = f"{about[1]}, {about[2]} tables"
-            if column != "cpu":
-                row = next(line.split() for line in vpp.cli("show gpu-classify latency").splitlines()
-                           if line.startswith("device"))
-                if row[1] == "0":
-                    return None, checked, "the device has answered no frame"
-                note += f"; device p50 {row[2]} us, p99 {row[3]} us"
-        return samples, checked, note
+def measure(columns, rules, keys, windows):
+    """{column: (samples, checked, note)} of columns that take turns; samples None: nothing was measured, and why."""
+    found, running = {}, {}
+    with contextlib.ExitStack() as stack:
+        for column in columns:
+            try:
+                with contextlib.ExitStack() as alone:
+                    vpp = alone.enter_context(Bench(column, rules, keys))
+                    vpp.start()
+                    vpp.window()
+                    stack.push(alone.pop_all())
+                running[column] = vpp, []
+            except NotMeasured as why:
+                found[column] = None, 0, str(why)
+        for _ in range(windows):
+            for vpp, samples in running.values():
+                samples.append(vpp.window())
+        for column, (vpp, samples) in running.items():
+            try:
+                found[column] = samples, vpp.checked, vpp.note()
+            except NotMeasured as why:
+                found[column] = None, vpp.checked, str(why)
+    return found
+
+
+def vpp_built():
+    """(version, revision) of the VPP that is measured. Ends the program where it is not built for release."""
+    source, build, _ = vpp_process.find()
+    cache = build / "CMakeCache.txt"
+    kind = re.search(r"^CMAKE_BUILD_TYPE:\w+=(\w*)", cache.read_text(), re.M) if cache.is_file() else None
+    if kind is None or kind[1].lower() != "release":
+        sys.exit(f"error: VPP_BUILD={build} is a build of type '{kind[1] if kind else ''}', whose clocks say nothing: configure it with "
+                 "-DCMAKE_BUILD_TYPE=release")
+    with vpp_process.Vpp(plugins=()) as vpp:
+        version = re.search(r"vpp v(\S+)", vpp.cli("show version"))
+    head = subprocess.run(["git", "-C", source, "rev-parse", "--short=9", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return (version[1] if version else "of unknown version"), head or "unknown"
 
 
 def revision(sluice):
@@ -269,19 +334,26 @@ def main():
     if options.windows < 1 or options.packets < 500:
         parser.error("a window at least, of 500 packets at least")
     try:
-        vpp_process.find()
+        version, vpp_revision = vpp_built()
     except vpp_process.Missing as missing:
-        sys.exit(f"error: {missing}")
+        print(missing, file=sys.stderr)
+        sys.exit(77)
     results, checked, digest = [], 0, hashlib.sha256()
+    columns = options.columns.split(",")
+    # A device's threads would take the processor of those who take turns.
+    turns = [c for c in columns if c in ("acl-plugin", "cpu")]
     for name, rules, keys in cases([n for n in options.lists.split(",") if n], options.seed, options.packets):
         if not re.search(options.cases, name):
             continue
         for key in keys:
             digest.update(frame(key))
+        begin = time.monotonic()
+        found = {}
+        for group in ([turns] if turns else []) + [[c] for c in columns if c not in turns]:
+            found |= measure(group, rules, keys, options.windows)
         peer = None
-        for column in options.columns.split(","):
-            begin = time.monotonic()
-            samples, equal, note = measure(column, rules, keys, options.windows)
+        for column in columns:
+            samples, equal, note = found[column]
             checked += equal
             row = {"case": f"{name}/{column}"}
             if samples is None:
@@ -292,14 +364,16 @@ def main():
                 if column == "acl-plugin":
                     peer = row["median"]
                 elif peer is not None:
-                    row.update(peer="acl-plugin", peer_median=peer)
+                    row.update(peer="acl-plugin", peer_median=peer, of_peer=round(row["median"] / peer, 3))
                 if note:
                     row["note"] = note
             results.append(row)
-            print(f"{row} in {time.monotonic() - begin:.0f} s", file=sys.stderr)
+            print(f"{row}", file=sys.stderr)
+        print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
     if not results:
         sys.exit(f"error: no case matches '{options.cases}'")
     machine = result_schema.machine("clang")
+    machine["compiler"] += f", VPP {version} ({vpp_revision}) built for release"
     if not any("cuda" in column for column in options.columns.split(",")):
         machine.update(gpu=None, driver=None)
     document = {"schema": 1, "name": options.name,

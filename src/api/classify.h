@@ -48,10 +48,20 @@ class Counting {
 template <typename Of>
 inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, uint32_t* rules) {
   std::array<const FlowKey*, kAclBurst> keys;
+#pragma GCC unroll 8
   for (size_t i = 0; i < n; ++i) keys[i] = of(i);
   opened.view.lookup_burst(keys.data(), rules, n);
-  // Rules are about IP packets.
-  for (size_t i = 0; i < n; ++i) rules[i] = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
+  // Rules are about IP packets. Asked after the lookup, which has brought the keys into the cache.
+  unsigned any = 0, all = ~0u;
+#pragma GCC unroll 8
+  for (size_t i = 0; i < n; ++i) {
+    const unsigned family = of(i)->family;
+    any |= family;
+    all &= family;
+  }
+  if (any != all || (any != 4 && any != 6)) [[unlikely]] {
+    for (size_t i = 0; i < n; ++i) rules[i] = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
+  }
   if (counting) {
     for (size_t i = 0; i < n; ++i) counting.add(rules[i], keys[i]->reserved);
   }
@@ -87,8 +97,9 @@ inline void classify_burst(const OpenedAcl& opened, const Counting& counting, Ke
                            sluice_match* out) {
   std::array<uint32_t, kAclBurst> rules;
   lookup_burst(opened, counting, keys, n, rules.data());
+  const AclActionsView actions = opened.actions;  // of which no store to `out` can be a part
   for (size_t i = 0; i < n; ++i) {
-    const AclAction action = opened.actions.action(rules[i]);
+    const AclAction action = actions.action(rules[i]);
     out[i] = {rules[i], static_cast<uint32_t>(action.verb), action.mark};
   }
   if (opened.positions != nullptr) {

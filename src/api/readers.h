@@ -35,8 +35,9 @@ class Readers {
   static const bool fenced_by_writer;
 };
 
-// nullptr: the thread has not read yet.
-extern constinit thread_local ReaderWord* reader_word;
+// nullptr: the thread has not read yet. Its place is fixed when the library is loaded, also by dlopen, which keeps room
+// for such words: no call per lookup to find it.
+extern constinit thread_local ReaderWord* reader_word [[gnu::tls_model("initial-exec")]];
 
 // While one lives, what its thread finds current stays. They may nest, as in a signal handler.
 class Reading {

@@ -111,10 +111,10 @@ plugins {{ path {library}:{self.plugin}/vpp_plugins plugin default {{ disable }}
                 raise AssertionError(f"not within {WAIT_S} s: {what}")
             time.sleep(0.01)
 
-    def cli(self, command):
-        """The output of one command by vppctl."""
+    def cli(self, command, within=WAIT_S):
+        """The output of one command by vppctl. Raises subprocess.TimeoutExpired after `within` seconds."""
         done = subprocess.run([self.build / "bin/vppctl", "-s", self.folder / "cli.sock", command],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=WAIT_S)
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=within)
         return done.stdout.decode(errors="replace").replace("\r", "").replace("\0", "").strip("\n")
 
     def do(self, *commands):

@@ -263,6 +263,14 @@ void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
   for (size_t begin = 0; begin < n; begin += 32) {
     const size_t count = std::min<size_t>(32, n - begin);
+    if (const auto fill_fast = TupleMergeKernels::of(isa, false).fill; fill_fast != nullptr) {
+      TupleMergeKernels::Lanes lanes;
+      if (fill_fast(lanes, keys + begin, count)) [[likely]] {
+        search<false>(isa, lanes, count);
+        for (size_t i = 0; i < count; ++i) rules[begin + i] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];
+        continue;
+      }
+    }
     uint32_t narrow_mask = 0;
     for (size_t i = 0; i < count; ++i) {
       prefetch_read(keys[begin + i]);  // a key may begin in the line before its family's

@@ -34,6 +34,9 @@ struct TupleMergeKernels {
                            Candidates& out);
   // Compares each candidate's bucket with its lane and keeps the better rule.
   using VerifyFn = void (*)(const TupleMergeView& view, Lanes& lanes, const Candidates& candidates);
+  // Takes over the addresses, ports and fields of `n` narrow keys, 1 to 32, the lanes behind them as those of a key of
+  // zeros. False: one of the keys is not narrow; what is in the lanes is of no use then. nullptr: there is none.
+  using FillFn = bool (*)(Lanes& lanes, const FlowKey* const* keys, size_t n);
   // Compares the loose rules with all lanes.
   using LooseFn = void (*)(const TupleMergeView& view, Lanes& lanes, size_t n);
 
@@ -41,6 +44,7 @@ struct TupleMergeKernels {
   VerifyFn verify;
   LooseFn loose;
   LooseFn bitmap;  // the same by the bitmap; narrow lanes only
+  FillFn fill;     // narrow lanes only
 
   static const TupleMergeKernels& of(AclIsa isa, bool wide);
 
