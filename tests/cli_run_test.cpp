@@ -389,12 +389,11 @@ TEST_F(CliRunTest, ClassesThatNameAGpuGiveThePlainOnesBytes) {
   ASSERT_EQ(sluice("gen traffic --packets 500 --flows 50 --out t.pcap").code, 0);
   const auto captured = [&](const std::string& elements, const std::string& options) {
     write("t.click", "FromDump(t.pcap) -> " + elements + " -> ToDump(t.out);\n");
-    const Said said = sluice("run t.click " + options);
+    const Said said = sluice("run t.click -o json " + options);
     EXPECT_EQ(said.code, 0) << elements << said.err;
-    if (options.empty()) {
-      EXPECT_EQ(said.err.find("asks for a GPU: --device auto") != std::string::npos,
-                elements.find("GPU") != std::string::npos)
-          << elements << said.err;
+    if (options.find("emu") != std::string::npos && elements.find("GPU") != std::string::npos) {
+      EXPECT_NE(said.err.find(" asks for --records address"), std::string::npos) << elements << said.err;
+      EXPECT_EQ(said.json()["offload"]["offloaded"], 500) << elements;
     }
     return read("t.out");
   };
@@ -414,8 +413,19 @@ TEST_F(CliRunTest, ClassesThatNameAGpuGiveThePlainOnesBytes) {
   for (const auto& [plain, named] : pairs) {
     const std::string want = captured(plain, "");
     EXPECT_GT(want.size(), 500u * 60);
-    EXPECT_TRUE(captured(named, "") == want) << named;
+    EXPECT_TRUE(captured(named, "--device cpu") == want) << named;
     EXPECT_TRUE(captured(named, "--device emu --transport commlist") == want) << named;
+    // A GPU, or an error before any packet.
+    write("t.click", std::string("FromDump(t.pcap) -> ") + named + " -> ToDump(none.out);\n");
+    const Said said = sluice("run t.click");
+    EXPECT_NE(said.err.find(" asks for a GPU: --device cuda --mode"), std::string::npos) << said.err;
+    if (said.code == 0) {
+      EXPECT_TRUE(read("none.out") == want) << named;
+    } else {
+      EXPECT_EQ(said.code, 4) << said.err;
+      EXPECT_NE(said.err.find("use --device cpu"), std::string::npos) << said.err;
+      EXPECT_NE(shell("test -e none.out").code, 0);
+    }
   }
   write("wrong.click", "FromDump(t.pcap) -> GPUEtherMirrorCommList(ZEROCOPY true) -> Discard;\n");
   EXPECT_EQ(sluice("run wrong.click").code, 1);
@@ -448,11 +458,12 @@ TEST_F(CliRunTest, SizesOfClassesThatNameAGpuHoldWhereTheCommandLineHasNone) {
   EXPECT_NE(plan("GPUSetCRC32Coalescent(QUEUES_PER_CORE 90)", "").find(" 16 flights per worker"), std::string::npos);
   EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "--flights 3").find(" 3 flights per worker"),
             std::string::npos);
-  EXPECT_NE(
-      ran("GPUSetCRC32Coalescent(MAX_BATCH 64, QUEUES_PER_CORE 2)", "")
-          .err.find("GPUSetCRC32Coalescent asks for a GPU: --device auto --mode launch --transport zerocopy --batch "
-                    "64 --flights 2"),
-      std::string::npos);
+  write("t.click", "FromDump(t.pcap) -> GPUSetCRC32Coalescent(MAX_BATCH 64, QUEUES_PER_CORE 2) -> ToDump(t.out);\n");
+  const Said placed = sluice("run t.click");
+  EXPECT_NE(placed.err.find("GPUSetCRC32Coalescent asks for a GPU: --device cuda --mode launch --transport zerocopy "
+                            "--records address --batch 64 --flights 2"),
+            std::string::npos)
+      << placed.err;
   EXPECT_NE(
       ran("GPUSetCRC32CommList(MAX_BATCH 64)", "--device cpu").err.find("GPUSetCRC32CommList asks for --batch 64"),
       std::string::npos);
@@ -468,7 +479,7 @@ TEST_F(CliRunTest, CapturesStandForPortsThatAreNotHere) {
         "FromDPDKDevice($port, N_QUEUES 1, MAXTHREADS 1, BURST 32, NDESC 1024)\n"
         "  -> GPUEtherMirrorCommList(CAPACITY 256, MAX_BATCH $batch)\n"
         "  -> ToDPDKDevice($port, BLOCKING true);\n");
-  const Said mapped = sluice("run bounce.click --map dpdk:0=pcap:t.pcap,bounce.out");
+  const Said mapped = sluice("run bounce.click --device cpu --map dpdk:0=pcap:t.pcap,bounce.out");
   ASSERT_EQ(mapped.code, 0) << mapped.err;
   EXPECT_GT(read("plain.out").size(), 300u * 60);
   EXPECT_TRUE(read("bounce.out") == read("plain.out"));

@@ -160,14 +160,20 @@ void GraphRun::follow_gpu_classes() {
     if (*asked.mode == '\0') continue;
     std::string options;
     if (!o_.given("--device") && !o_.one_by_one) {
-      flags_.device = "auto";
+      // Who names a GPU gets one, or an error.
+      flags_.device = "cuda";
       flags_.mode = asked.mode;
       flags_.transport = asked.transport;
-      options = fmt::format(" for a GPU: --device auto --mode {} --transport {}", asked.mode, asked.transport);
+      options = fmt::format(" for a GPU: --device cuda --mode {} --transport {}", asked.mode, asked.transport);
     } else {
       options = " for";
     }
     const size_t placed = options.size();
+    // The element itself runs there too, and on frames of any length, also where that costs more than it gives.
+    if (flags_.device != "cpu" && !o_.given("--records") && !o_.one_by_one) {
+      flags_.records = "address";
+      options += " --records address";
+    }
     if (asked.batch != 0 && !o_.given("--batch")) {
       batch_ = asked.batch;
       batch_asked_ = true;

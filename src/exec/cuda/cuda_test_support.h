@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "elements/stages.h"
+#include "exec/cuda/chains.h"
 #include "exec/device/body.h"
 #include "exec/device/channel.h"
 #include "exec/device/device.h"
