@@ -52,8 +52,9 @@ TEST_F(ExamplesTest, GraphsGiveThePlainElementsBytes) {
                              : std::string("FromDump(t.pcap) -> ") + g.plain + " -> ToDump(0.want);\n");
     ASSERT_EQ(sluice("run plain.click").code, 0);
     EXPECT_GT(read("0.want").size() + (two ? read("1.want").size() : 0), 700u * 60);
-    for (const char* options : {" --device cpu", " --device cpu --workers 2", " --device emu", " --device emu --mode persistent",
-                                " --device emu --mode launch --transport staged", " --packet-scheduler"}) {
+    for (const char* options :
+         {" --device cpu", " --device cpu --workers 2", " --device emu", " --device emu --mode persistent",
+          " --device emu --mode launch --transport staged", " --packet-scheduler"}) {
       // The packet scheduler drops where a Pipeliner that does not block is full, so it takes one graph without.
       if (std::string_view(options) == " --packet-scheduler" && std::string_view(g.file) != "gpu_bounce_lists.click")
         continue;
