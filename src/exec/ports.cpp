@@ -14,6 +14,7 @@
 #endif
 
 #include "exec/capture_port.h"
+#include "exec/device/record.h"
 #include "net/link.h"
 #include "ports/frame.h"
 #include "ports/memory/frame_store.h"
@@ -38,7 +39,7 @@ constexpr uint64_t kAhead = 2048;  // bytes: about a memory latency at the rates
 constexpr uint64_t line_bytes(uint64_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
-static_assert(lent_bytes(kMaxCapturedBytes) / kLentUnit <= UINT16_MAX);
+static_assert(line_bytes(kMaxCapturedBytes) / kLentUnit <= UINT16_MAX);
 
 // Copies frames that lie `stride` bytes apart, while there is room. As `place`. `kLines`: of each, where it is known,
 // or 0.
@@ -106,9 +107,9 @@ const Place kPlace = choose_place();
 
 }  // namespace
 
-// Frames as a memory source plays them: packed and padded to kLentUnit, since without a store's headroom a pass
-// over small frames reads consecutive lines, and no more of them than it has to; and the columns of a batch, which are
-// copied in runs.
+// Frames as a memory source plays them: packed and padded to kLentUnit, or to lines where some are long, since without
+// a store's headroom a pass over small frames reads consecutive lines, and no more of them than it has to; and the
+// columns of a batch, which are copied in runs.
 struct PackedFrames {
   Buffer bytes;                 // kAhead more than the frames
   std::vector<uint16_t> units;  // of kLentUnit bytes, of each frame
@@ -123,13 +124,17 @@ struct PackedFrames {
 
   static Result<std::shared_ptr<const PackedFrames>> of(const FrameStore& store) {
     auto packed = std::make_shared<PackedFrames>();
+    for (uint64_t i = 0; i < store.size(); ++i) packed->longest = std::max(packed->longest, store.header(i).captured);
+    // Of long frames a device reads the first line alone, over the bus: one that lies in two takes it twice.
+    const uint64_t unit = packed->longest <= kFrameRegion ? kLentUnit : 64;
+    const auto packed_bytes = [unit](uint64_t bytes) { return (bytes + unit - 1) / unit * unit; };
     uint64_t total = 0;
     bool recorded = true;
     for (uint64_t i = 0; i < store.size(); ++i) {
       const FrameHeader header = store.header(i);
       recorded &=
           total <= UINT32_MAX && header.captured <= UINT16_MAX && header.wire_bytes - header.captured <= UINT16_MAX;
-      total += lent_bytes(header.captured);
+      total += packed_bytes(header.captured);
     }
     auto bytes = Buffer::allocate(total + kAhead);
     if (!bytes) return std::move(bytes).error();
@@ -144,9 +149,8 @@ struct PackedFrames {
     uint8_t* to = begin;
     for (uint64_t i = 0; i < store.size(); ++i) {
       const FrameHeader header = store.header(i);
-      const uint64_t units = lent_bytes(header.captured) / kLentUnit;
+      const uint64_t units = packed_bytes(header.captured) / kLentUnit;
       std::memcpy(to, store.frame(i), header.captured);
-      packed->longest = std::max(packed->longest, header.captured);
       Link link;
       (void)read_link(to, header.captured, link);
       packed->deepest = std::max(packed->deepest, link.l3);
@@ -220,7 +224,7 @@ class MemorySource final : public BatchSource {
       if (to == nullptr) return system_error(fmt::format("a frame of {} bytes", bytes), ENOMEM);
       std::memcpy(to, base + offset_, bytes);
       rows.frame[0] = to;
-      take(rows, 0, 1, offset_ + lent_bytes(bytes));
+      take(rows, 0, 1, offset_ + uint64_t{frames.units[next_]} * kLentUnit);
       made = 1;
     }
     batch.append(made);
