@@ -33,24 +33,26 @@ constexpr bool kWatched = true;
 constexpr bool kWatched = false;
 #endif
 
-// "emu", and "cuda" where there are CUDA devices.
-std::vector<std::pair<std::string, Device*>> devices() {
-  static const auto opened = [] {
-    std::vector<std::pair<std::string, std::unique_ptr<Device>>> all;
+// "emu", and "cuda" where there are CUDA devices. A test opens its own and closes them: of a device that stays open the
+// streams take places beside those of resident kernels, which other tests use up.
+class Devices {
+ public:
+  Devices() {
     for (const char* name : {"emu", "cuda:0"}) {
       if (name != std::string("emu") && count_cuda_devices().count == 0) continue;
       auto device = open_device(name);
       EXPECT_TRUE(device.ok()) << name;
-      if (device.ok()) all.emplace_back(name, std::move(*device));
+      if (device.ok()) all_.emplace_back(name, std::move(*device));
     }
-    return all;
-  }();
-  std::vector<std::pair<std::string, Device*>> all;
-  for (const auto& [name, device] : opened) all.emplace_back(name, device.get());
-  return all;
-}
+  }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
 
-// Devices are opened once for all tests.
+ private:
+  std::vector<std::pair<std::string, std::unique_ptr<Device>>> all_;
+};
+
+// For a part of a test.
 class UsesMemory {
  public:
   UsesMemory(Device& device, TableMemory memory) : device_(device) { device_.use_table_memory(memory); }
@@ -143,6 +145,7 @@ class Lookup {
 
 // Every algorithm's tables of several sizes, those that fit: lookups give what the host finds. Others are refused.
 TEST(TableMemory, RoutesEqualTheHosts) {
+  const Devices devices;
   const Lookup lookup("IPRoute(TABLE t)");
   size_t fitted = 0, refused = 0;
   for (const uint32_t routes : {1u, 30u, 600u, 3000u}) {
@@ -186,7 +189,7 @@ TEST(TableMemory, RoutesEqualTheHosts) {
       tables.routes["t"] = shared;
       const auto snapshot = lookup.bind(tables);
       ASSERT_NE(snapshot, nullptr);
-      for (const auto& [kind, device] : devices()) {
+      for (const auto& [kind, device] : devices) {
         for (const TableMemory memory : {TableMemory::kConstant, TableMemory::kShared}) {
           SCOPED_TRACE(fmt::format("{} {} {} {}", kind, algorithm.name, routes, to_string(memory)));
           const UsesMemory uses(*device, memory);
@@ -213,6 +216,7 @@ TEST(TableMemory, RoutesEqualTheHosts) {
 }
 
 TEST(TableMemory, AccessListsEqualTheHosts) {
+  const Devices devices;
   const Lookup lookup("ACL(TABLE t, DEFAULT permit)");
   size_t fitted = 0, refused = 0;
   for (const size_t rules : {1u, 20u, 200u, 3000u}) {
@@ -232,7 +236,7 @@ TEST(TableMemory, AccessListsEqualTheHosts) {
       tables.acls["t"] = std::make_shared<const Image>(std::move(*image));
       const auto snapshot = lookup.bind(tables);
       ASSERT_NE(snapshot, nullptr);
-      for (const auto& [kind, device] : devices()) {
+      for (const auto& [kind, device] : devices) {
         for (const TableMemory memory : {TableMemory::kConstant, TableMemory::kShared}) {
           SCOPED_TRACE(fmt::format("{} {} {} {}", kind, algorithm, rules, to_string(memory)));
           const UsesMemory uses(*device, memory);
@@ -287,9 +291,10 @@ TEST(TableMemory, AByteMoreThanThereIsIsRefusedWithBothSizes) {
 
 // Each generation has its part of constant memory until it is gone.
 TEST(TableMemory, ConstantMemoryHoldsWhatGenerationsLeave) {
+  const Devices devices;
   const Lookup lookup("IPRoute(TABLE fib)");
   const auto snapshot = lookup.bind(tables_of(700));
-  for (const auto& [kind, device] : devices()) {
+  for (const auto& [kind, device] : devices) {
     SCOPED_TRACE(kind);
     const UsesMemory uses(*device, TableMemory::kConstant);
     for (int round = 0; round < 3; ++round) {
@@ -312,9 +317,10 @@ TEST(TableMemory, ConstantMemoryHoldsWhatGenerationsLeave) {
 }
 
 TEST(TableMemory, ResidentKernelsReadGlobalMemoryAlone) {
+  const Devices devices;
   const Lookup lookup("IPRoute(TABLE fib)");
   const auto snapshot = lookup.bind(tables_of(20));
-  for (const auto& [kind, device] : devices()) {
+  for (const auto& [kind, device] : devices) {
     SCOPED_TRACE(kind);
     const UsesMemory uses(*device, TableMemory::kShared);
     const auto resident = lookup.bring(*device, *snapshot);
