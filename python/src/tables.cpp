@@ -69,14 +69,14 @@ struct Keys {
   }
 
   // Of the rows [at, at + n), n at most 32, all columns that there are.
-  void take(api::KeyBurst& to, size_t at, size_t n) const {
+  void take(api::ColumnBurst& to, size_t at, size_t n) const {
     const auto column = [&]<typename T>(T* into, const Column& from) {
-      if (from) api::KeyBurst::take(into, from.row(at), from.stride(), n);
+      if (from) api::ColumnBurst::take(into, from.row(at), from.stride(), n);
     };
     column(to.source, src);
     column(to.destination, dst);
-    if (src6) api::KeyBurst::take_address(to.source_high, to.source_low, src6.row(at), src6.stride(), n);
-    if (dst6) api::KeyBurst::take_address(to.destination_high, to.destination_low, dst6.row(at), dst6.stride(), n);
+    if (src6) api::ColumnBurst::take_address(to.source_high, to.source_low, src6.row(at), src6.stride(), n);
+    if (dst6) api::ColumnBurst::take_address(to.destination_high, to.destination_low, dst6.row(at), dst6.stride(), n);
     column(to.src_port, sport);
     column(to.dst_port, dport);
     if (flags && flags.bits() == 8) {
@@ -95,9 +95,9 @@ struct Keys {
     }
   }
   // Fills the keys [at, at + n), by way of `burst`.
-  void gather(api::KeyBurst& burst, size_t at, size_t n, FlowKey* keys) const {
-    for (size_t done = 0; done < n; done += api::KeyBurst::kLanes) {
-      const size_t some = std::min(n - done, api::KeyBurst::kLanes);
+  void gather(api::ColumnBurst& burst, size_t at, size_t n, FlowKey* keys) const {
+    for (size_t done = 0; done < n; done += api::ColumnBurst::kLanes) {
+      const size_t some = std::min(n - done, api::ColumnBurst::kLanes);
       take(burst, at + done, some);
       for (size_t i = 0; i < some; ++i) {
         burst.store(i, family ? family.at<uint8_t>(at + done + i) : one_family, &keys[done + i]);
@@ -235,7 +235,7 @@ class Acl {
       answers.marks = output<uint32_t>("out", out, keys.size);
     }
     const nb::gil_scoped_release release;
-    api::KeyBurst burst(keys.one_family);
+    api::ColumnBurst burst(keys.one_family);
     if (!channels_.on_host()) {
       const uint64_t newest = sluice_acl_generation(acl_.get());
       channels_.run(

@@ -38,9 +38,9 @@ static_assert(SLUICE_NO_MATCH == static_cast<int>(AclVerb::kNone) &&
               SLUICE_MARK == static_cast<int>(AclVerb::kMark));
 
 // Entries [at, at + n) of the columns.
-void take(KeyBurst& to, const sluice_key_columns& c, size_t at, size_t n) {
+void take(ColumnBurst& to, const sluice_key_columns& c, size_t at, size_t n) {
   const auto column = [&]<typename T>(T* into, const T* from) {
-    if (from != nullptr) KeyBurst::take(into, from + at, sizeof(T), n);
+    if (from != nullptr) ColumnBurst::take(into, from + at, sizeof(T), n);
   };
   if (c.family == 4) {
     column(to.source, c.src4);
@@ -62,7 +62,7 @@ void take(KeyBurst& to, const sluice_key_columns& c, size_t at, size_t n) {
     column(to.bits, c.bits);
     return;
   }
-  for (size_t i = 0; i < KeyBurst::kLanes; ++i) {
+  for (size_t i = 0; i < ColumnBurst::kLanes; ++i) {
     const uint8_t p = to.protocol[i];
     to.bits[i] = p == 6 || p == 17 || p == 33 || p == 132 || p == 136 ? uint8_t{FlowKey::kHasPorts} : uint8_t{0};
   }
@@ -184,7 +184,7 @@ uint64_t sluice_acl_classify_columns(const sluice_acl* acl, const sluice_key_col
   if (acl == nullptr || !usable(keys) || (n != 0 && matches == nullptr)) return 0;
   return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
     const Counting counting(acl->seats.get(), opened);
-    KeyBurst some(keys->family);
+    ColumnBurst some(keys->family);
     for (size_t at = 0; at < n; at += kAclBurst) {
       const size_t burst = std::min(n - at, kAclBurst);
       take(some, *keys, at, burst);

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstddef>
 
-#include "api/key_burst.h"
+#include "api/column_burst.h"
 #include "api/table.h"
 #include "exec/hits.h"
 #include "net/flow_key.h"
@@ -68,7 +68,8 @@ inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, Of&&
 }
 
 // The same of keys that stand in columns.
-inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, KeyBurst& keys, size_t n, uint32_t* rules) {
+inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, ColumnBurst& keys, size_t n,
+                         uint32_t* rules) {
   if (opened.view.takes_columns() && keys.pack()) {
     opened.view.lookup_columns(keys.columns(), rules, n);
     if (counting) {

@@ -113,10 +113,7 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
           if ((sorted.link[i] & 0xffff) == l3_of(*form)) {
             odd[others++] = sorted.row[i];
           } else {
-            sorted.row[kept] = sorted.row[i];
-            sorted.link[kept] = sorted.link[i];
-            sorted.bytes[kept] = sorted.bytes[i];
-            sorted.frame[kept++] = sorted.frame[i];
+            sorted.move(i, kept++);
           }
         }
         sorted.count = kept;

@@ -206,15 +206,27 @@ SLUICE_FAST_AVX512 inline Columns transpose_run(const Extent* extents) {
   return {column_of(v, 0), column_of(v, 1), column_of(v, 2), Lanes{}};
 }
 
-// The same of any 16 rows.
-SLUICE_FAST_AVX512 inline Columns transpose_some(const Extent* extents, const uint32_t (&index)[16]) {
+// Where the frames of 16 rows are listed, and their extents as columns. Rows that do not follow one another have their
+// list in `some`.
+SLUICE_FAST_AVX512 inline uint8_t* const* frames_at(const BatchView& view, __m512i rows, uint8_t* (&some)[16],
+                                                    Columns& extent) {
+  const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const auto first = static_cast<uint32_t>(_mm_cvtsi128_si32(_mm512_castsi512_si128(rows)));
+  if (_mm512_cmpneq_epi32_mask(rows, _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(first)), iota)) == 0) {
+    extent = transpose_run(view.extent + first);
+    return view.frame + first;
+  }
+  uint32_t index[16];
+  _mm512_storeu_si512(index, rows);
+  for (uint32_t i = 0; i < 16; ++i) some[i] = view.frame[index[i]];
   __m512i e[4];
 #pragma GCC unroll 4
   for (uint32_t j = 0; j < 4; ++j) {
-    const auto of = [&](uint32_t i) { return extents + index[i]; };
+    const auto of = [&](uint32_t i) { return &view.extent[index[i]]; };
     e[j] = four(of(j), of(j + 4), of(j + 8), of(j + 12));
   }
-  return transpose(e);
+  extent = transpose(e);
+  return some;
 }
 
 SLUICE_FAST_AVX512 inline Lanes big_endian(Lanes v) {
@@ -231,15 +243,12 @@ SLUICE_FAST_AVX512 inline void put(uint32_t* column, __mmask16 keep, Lanes v) {
   _mm512_storeu_si512(column, _mm512_maskz_compress_epi32(keep, reinterpret_cast<__m512i>(v)));
 }
 
-// The network headers of the lanes of `keep`, `by` bytes behind these places.
-SLUICE_FAST_AVX512 inline void put_headers(FastBurst& burst, uint32_t lane, __mmask16 keep, __m512i low, __m512i high,
-                                           uint32_t by) {
-  const auto keep_low = static_cast<__mmask8>(keep);
-  const auto keep_high = static_cast<__mmask8>(keep >> 8);
-  const __m512i more = _mm512_set1_epi64(by);
-  _mm512_storeu_si512(burst.ip + lane, _mm512_maskz_compress_epi64(keep_low, _mm512_add_epi64(low, more)));
-  _mm512_storeu_si512(burst.ip + lane + std::popcount(static_cast<uint32_t>(keep_low)),
-                      _mm512_maskz_compress_epi64(keep_high, _mm512_add_epi64(high, more)));
+// The same of pointers, the first eight and the others.
+SLUICE_FAST_AVX512 inline void put(uint8_t** column, __mmask16 keep, __m512i low, __m512i high) {
+  const auto keep_low = static_cast<__mmask8>(keep), keep_high = static_cast<__mmask8>(keep >> 8);
+  _mm512_storeu_si512(column, _mm512_maskz_compress_epi64(keep_low, low));
+  _mm512_storeu_si512(column + std::popcount(static_cast<uint32_t>(keep_low)),
+                      _mm512_maskz_compress_epi64(keep_high, high));
 }
 
 SLUICE_FAST_AVX512 inline __m512i all64(uint64_t v) {
@@ -270,7 +279,6 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
   constexpr uint32_t kTags = kAlike ? static_cast<uint32_t>(kForm) : 0, kL3 = kFastL3 + kTags * kVlanTagBytes;
   static_assert(kTailroom >= 48 + kFastMostTags * kVlanTagBytes);
   uint32_t left = 0;
-  const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (uint32_t at = 0; at < n; at += 16) {
     const uint32_t some = n - at < 16 ? n - at : 16;
     const auto here = static_cast<__mmask16>((1u << some) - 1);
@@ -285,15 +293,7 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
     Lanes bytes;
     __m512i low, high;
     if constexpr (kAlike) {
-      if (_mm512_cmpneq_epi32_mask(row, _mm512_add_epi32(first, iota)) == 0) {
-        frame = view.frame + rows[at];
-        extent = transpose_run(view.extent + rows[at]);
-      } else {
-        uint32_t index[16];
-        _mm512_storeu_si512(index, row);
-        for (uint32_t i = 0; i < 16; ++i) some_frames[i] = view.frame[index[i]];
-        extent = transpose_some(view.extent, index);
-      }
+      frame = frames_at(view, row, some_frames, extent);
       bytes = extent.d1;
       low = _mm512_loadu_si512(frame);
       high = _mm512_loadu_si512(frame + 8);
@@ -301,9 +301,6 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
         asked = unicast(frame);
         low = _mm512_add_epi64(low, all64(kTags * kVlanTagBytes));
         high = _mm512_add_epi64(high, all64(kTags * kVlanTagBytes));
-        _mm512_storeu_si512(moved, low);
-        _mm512_storeu_si512(moved + 8, high);
-        frame = moved;
       }
     } else {
       // Lanes past the last row stand for the first here as well.
@@ -321,6 +318,8 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
       high = _mm512_mask_loadu_epi64(one, static_cast<__mmask8>(here >> 8), linked->frame + from + 8);
       low = _mm512_add_epi64(low, _mm512_cvtepu32_epi64(_mm512_castsi512_si256(by)));
       high = _mm512_add_epi64(high, _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(by, 1)));
+    }
+    if constexpr (!kAlike || kTags != 0) {
       _mm512_storeu_si512(moved, low);
       _mm512_storeu_si512(moved + 8, high);
       frame = moved;
@@ -386,7 +385,7 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
     }
     put(burst.rule + lane, 0xffff, Lanes{});
     put(burst.next_hop + lane, 0xffff, Lanes{});
-    put_headers(burst, lane, keep, low, high, kFastL3);
+    put(burst.ip + lane, keep, _mm512_add_epi64(low, all64(kFastL3)), _mm512_add_epi64(high, all64(kFastL3)));
     burst.count = lane + static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(keep)));
     for (uint32_t m = here & ~static_cast<uint32_t>(keep); m != 0; m &= m - 1) {
       rest[left++] = rows[at + static_cast<uint32_t>(std::countr_zero(m))];
@@ -522,7 +521,6 @@ SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const u
 SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint32_t* rows, uint32_t n,
                                                LinkedRows& to_four, LinkedRows& to_six, uint32_t* rest) {
   uint32_t fours = 0, sixes = 0, left = 0, untagged_fours = 0, untagged_sixes = 0;
-  const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (uint32_t at = 0; at < n; at += 16) {
     const uint32_t some = n - at < 16 ? n - at : 16;
     const auto here = static_cast<__mmask16>((1u << some) - 1);
@@ -530,16 +528,7 @@ SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint
     const __m512i row = _mm512_mask_loadu_epi32(first, here, rows + at);
     Columns extent;
     uint8_t* some_frames[16];
-    uint8_t* const* frame = some_frames;
-    if (_mm512_cmpneq_epi32_mask(row, _mm512_add_epi32(first, iota)) == 0) {
-      frame = view.frame + rows[at];
-      extent = transpose_run(view.extent + rows[at]);
-    } else {
-      uint32_t index[16];
-      _mm512_storeu_si512(index, row);
-      for (uint32_t i = 0; i < 16; ++i) some_frames[i] = view.frame[index[i]];
-      extent = transpose_some(view.extent, index);
-    }
+    uint8_t* const* const frame = frames_at(view, row, some_frames, extent);
     const auto columns_at = [&](uint32_t by) SLUICE_FAST_AVX512 {
       __m512i block[4];
 #pragma GCC unroll 4
@@ -567,10 +556,7 @@ SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint
       put(to.row + behind, keep, reinterpret_cast<Lanes>(row));
       put(to.link + behind, keep, links);
       put(to.bytes + behind, keep, extent.d1);
-      const auto keep_low = static_cast<__mmask8>(keep), keep_high = static_cast<__mmask8>(keep >> 8);
-      _mm512_storeu_si512(to.frame + behind, _mm512_maskz_compress_epi64(keep_low, _mm512_loadu_si512(frame)));
-      _mm512_storeu_si512(to.frame + behind + std::popcount(static_cast<uint32_t>(keep_low)),
-                          _mm512_maskz_compress_epi64(keep_high, _mm512_loadu_si512(frame + 8)));
+      put(to.frame + behind, keep, _mm512_loadu_si512(frame), _mm512_loadu_si512(frame + 8));
     };
     const auto untagged = mask(reinterpret_cast<Lanes>(found.l3 == kFastL3));
     untagged_fours += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_four & untagged)));

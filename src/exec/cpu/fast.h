@@ -59,6 +59,14 @@ struct LinkedRows {
   uint32_t link[kMost + 16];
   uint32_t bytes[kMost + 16];  // of the frame
   uint8_t* frame[kMost + 16];
+
+  // Copies a row to an earlier place.
+  void move(uint32_t from, uint32_t to) {
+    row[to] = row[from];
+    link[to] = link[from];
+    bytes[to] = bytes[from];
+    frame[to] = frame[from];
+  }
 };
 // Puts those of `rows` (n, at most LinkedRows::kMost) whose frames are unicast, with two tags at most, begin at their
 // first byte and were not cut, into the rows of their family; the others go to `rest`. Returns how many those are.

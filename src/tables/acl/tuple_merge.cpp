@@ -263,7 +263,9 @@ void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
   for (size_t begin = 0; begin < n; begin += 32) {
     const size_t count = std::min<size_t>(32, n - begin);
-    if (const auto fill_fast = TupleMergeKernels::of(isa, false).fill; fill_fast != nullptr) {
+    // The first key says of most bursts whether it is worth a try.
+    const auto fill_fast = TupleMergeKernels::of(isa, false).fill;
+    if (fill_fast != nullptr && keys[begin]->family == 4) {
       TupleMergeKernels::Lanes lanes;
       if (fill_fast(lanes, keys + begin, count)) [[likely]] {
         search<false>(isa, lanes, count);

@@ -12,10 +12,10 @@
 namespace sluice::api {
 
 // Places past the number of keys hold what was there before.
-struct alignas(64) KeyBurst {
+struct alignas(64) ColumnBurst {
   static constexpr size_t kLanes = 32;
 
-  explicit KeyBurst(uint32_t of) : family(of) {}
+  explicit ColumnBurst(uint32_t of) : family(of) {}
 
   // Copies entries [0, n) of a column, n <= kLanes, whose entry i lies at `from` + i * `stride` bytes, of any
   // alignment.
