@@ -160,6 +160,7 @@ uint32_t* SourcedRib::link_to(uint32_t& head, const Index& index, std::map<uint6
 [[gnu::noinline]] void SourcedRib::add_by_index(uint32_t& head, Index& index, const IpPrefix& prefix,
                                                 const RouteCandidate& candidate) {
   uint32_t& node = index.by_owner[owner_of(candidate.source, candidate.metric)];
+  if (node != 0 && nodes_[node].candidate == candidate) return;
   if (remembers_) {
     undo_.push_back(node != 0 ? Undo{prefix, nodes_[node].candidate, false} : Undo{prefix, candidate, true});
   }
@@ -214,6 +215,7 @@ bool SourcedRib::add(const IpPrefix& prefix, const RouteCandidate& candidate) {
     unsigned walked = 0;
     for (uint32_t *link = &head, i; (i = *link) != 0; link = &nodes_[i].next, ++walked) {
       if (nodes_[i].candidate.source != candidate.source || nodes_[i].candidate.metric != candidate.metric) continue;
+      if (nodes_[i].candidate == candidate) return false;
       *link = nodes_[i].next;
       node = i;
       break;
@@ -338,6 +340,46 @@ Rib SourcedRib::best_routes() const {
 }
 
 // --- transactions ---
+
+template <typename F>
+bool SourcedRib::each_head(F&& f) const {
+  const auto walk = [&](const auto& prefixes) {
+    return std::all_of(prefixes.slots.begin(), prefixes.slots.end(),
+                       [&](const auto& slot) { return slot.head == 0 || f(prefix_of(slot), slot.head); });
+  };
+  return walk(four_) && walk(six_);
+}
+
+bool SourcedRib::same_routes(const SourcedRib& other) const {
+  if (prefixes() != other.prefixes() || candidate_count() != other.candidate_count()) return false;
+  // Of equal preference and metric the source that was named last wins: their order counts. One that only one of them
+  // has named has no candidates left, or is found to be missing below.
+  std::vector<uint8_t> source_there(sources_.size() + 1);
+  uint8_t last = 0;
+  for (size_t s = 1; s <= sources_.size(); ++s) {
+    source_there[s] = other.find_source(sources_[s - 1]);
+    if (source_there[s] != 0 && source_there[s] < last) return false;
+    last = std::max(last, source_there[s]);
+  }
+  // The other's number of a next hop; 0: it does not know it. Two names are never one there, nor one name two.
+  std::vector<uint32_t> theirs(ids_.count() + size_t{1});
+  for (uint32_t id = 1; id <= ids_.count(); ++id) theirs[id] = other.ids_.find(ids_.name(id));
+  const auto same_note = [&](uint32_t mine, uint32_t its) {
+    if (mine == 0 || its == 0) return mine == its;
+    return note(mine).path == other.note(its).path && note(mine).behind == other.note(its).behind;
+  };
+  return each_head([&](const IpPrefix& prefix, uint32_t head) {
+    uint32_t its = other.head_of(prefix);
+    for (uint32_t mine = head; mine != 0; mine = nodes_[mine].next, its = other.nodes_[its].next) {
+      if (its == 0) return false;
+      const RouteCandidate &a = nodes_[mine].candidate, &b = other.nodes_[its].candidate;
+      if (a.metric != b.metric || a.preference != b.preference || source_there[a.source] != b.source ||
+          theirs[a.next_hop] != b.next_hop || !same_note(a.note, b.note))
+        return false;
+    }
+    return its == 0;
+  });
+}
 
 void SourcedRib::begin() {
   SLUICE_CHECK(!remembers_);

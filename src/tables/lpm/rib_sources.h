@@ -64,8 +64,8 @@ class SourcedRib {
   uint32_t add_note(RouteNote note);
   const RouteNote& note(uint32_t number) const { return notes_[number - 1]; }
 
-  // A candidate, in place of the one that this source had with this metric. Host bits must be clear, the next hop and
-  // the source be known. True: packets to the prefix go another way now.
+  // A candidate, in place of the one that this source had with this metric; where that is the same, nothing changes.
+  // Host bits must be clear, the next hop and the source be known. True: packets to the prefix go another way now.
   bool add(const IpPrefix& prefix, const RouteCandidate& candidate);
   // False in `found`: there was none. The result is that of add.
   bool remove(const IpPrefix& prefix, uint8_t source, uint32_t metric, bool* found = nullptr);
@@ -90,12 +90,17 @@ class SourcedRib {
   size_t candidate_count() const { return nodes_.size() - 1 - free_count_; }
   // The best route of each prefix, settled, with the same ids.
   Rib best_routes() const;
+  // Whether both have the same candidates for the same prefixes, by the names of sources, their order, next hops and
+  // notes, whatever their numbers are.
+  bool same_routes(const SourcedRib& other) const;
 
   // From begin() on changes are remembered: rollback() undoes them, new next hops and sources among them (not notes,
   // for which a change has no words); commit() keeps them. Not nested.
   void begin();
   void rollback();
   void commit();
+  // Whether there are any since begin().
+  bool changed() const { return !undo_.empty() || ids_.count() != names_before_ || sources_.size() != sources_before_; }
 
  private:
   struct Node {
@@ -140,6 +145,8 @@ class SourcedRib {
   template <typename F>
   auto in_family(const IpPrefix& prefix, F&& f);
   uint32_t head_of(const IpPrefix& prefix) const;
+  template <typename F>
+  bool each_head(F&& f) const;  // f(prefix, node of the best), until it is false
   uint32_t new_node();
   void free_node(uint32_t node);
 

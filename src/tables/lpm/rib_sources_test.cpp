@@ -176,6 +176,68 @@ TEST(SourcedRib, MixedChangesAndRollbacksMatchAListOfEverything) {
   EXPECT_GT(undone, 8u);
 }
 
+// What was read again is the same whatever numbers its names have there; any candidate that differs is found.
+TEST(SourcedRib, TheSameRoutesAreFoundUnderOtherNumbers) {
+  const auto fill = [](SourcedRib& rib, const std::vector<std::string>& hops, uint64_t seed) {
+    std::mt19937_64 draws(seed);
+    for (const char* name : {"static", "bgp"}) rib.source(name);
+    for (int i = 0; i < 300; ++i) {
+      const auto r = static_cast<uint32_t>(draws());
+      const IpPrefix p =
+          draws() % 2 == 0 ? prefix4(r << 8, 24) : prefix6(uint64_t{0x2001} << 48 | (r & 255) << 16, 0, 48);
+      const std::string hop = hops[draws() % 3];
+      const auto source = rib.find_source(draws() % 2 == 0 ? "static" : "bgp");
+      const auto metric = static_cast<uint32_t>(draws() % 2);
+      rib.add(p, {metric, static_cast<uint16_t>(rib.next_hops().intern(hop)), source, 1});
+    }
+  };
+  const std::vector<std::string> hops{"a", "b", "c"};
+  SourcedRib one, other;
+  fill(one, hops, 1);
+  for (const char* name : {"c", "nobody", "b", "a"}) other.next_hops().intern(name);
+  fill(other, hops, 1);
+  EXPECT_TRUE(one.same_routes(other));
+  EXPECT_TRUE(other.same_routes(one));
+  // A source that is gone again is no difference; the order of those that are there is one.
+  other.source("control");
+  EXPECT_TRUE(one.same_routes(other));
+  SourcedRib turned;
+  turned.source("bgp");
+  fill(turned, hops, 1);
+  EXPECT_FALSE(one.same_routes(turned));
+  const IpPrefix p = prefix4(0x0a000000, 8);
+  const auto hop = static_cast<uint16_t>(other.next_hops().find("a"));
+  for (const RouteCandidate& c : {RouteCandidate{7, hop, 1, 1}, RouteCandidate{7, hop, 2, 1}}) {
+    other.begin();
+    EXPECT_FALSE(other.changed());
+    other.add(p, c);
+    EXPECT_TRUE(other.changed());
+    EXPECT_FALSE(one.same_routes(other));
+    EXPECT_FALSE(other.same_routes(one));
+    other.rollback();
+    EXPECT_TRUE(one.same_routes(other));
+  }
+  // The same prefix with another next hop, metric, preference or note.
+  one.add(p, {7, static_cast<uint16_t>(one.next_hops().find("a")), 1, 1});
+  other.add(p, {7, hop, 1, 1});
+  ASSERT_TRUE(one.same_routes(other));
+  const uint32_t note = other.add_note({"AS 65000", ""});
+  const auto b = static_cast<uint16_t>(other.next_hops().find("b"));
+  for (const RouteCandidate& c :
+       {RouteCandidate{7, b, 1, 1}, RouteCandidate{7, hop, 1, 2}, RouteCandidate{7, hop, 1, 1, note}}) {
+    other.begin();
+    other.add(p, c);
+    EXPECT_FALSE(one.same_routes(other));
+    EXPECT_FALSE(other.same_routes(one));
+    other.rollback();
+  }
+  // What is there already is no change.
+  other.begin();
+  EXPECT_FALSE(other.add(p, {7, hop, 1, 1}));
+  EXPECT_FALSE(other.changed());
+  other.commit();
+}
+
 // Long enough for an index, then short again, over and over; transactions that are undone come in between.
 TEST(SourcedRib, ManyCandidatesOfOnePrefixMatchAListOfEverything) {
   std::mt19937_64 random(12);
