@@ -43,7 +43,6 @@ std::optional<std::vector<uint32_t>> touched_rules(const Image& before, const Im
   for (const Patch& p : *patches) {
     add(p, at.rules, sizeof(AclMatchRule));
     add(p, at.actions + sizeof(AclAction), sizeof(AclAction));
-    add(p, at.places, sizeof(AclSourceView::Place));
   }
   std::vector<uint32_t> all;
   for (size_t word = 0; word < touched.size(); ++word) {

@@ -26,8 +26,8 @@ struct ListRules {
 // What makes a rule itself, wherever it stands: what it matches and what it does.
 std::string rule_identity(const ListRules& rules, uint32_t rule);
 
-// The numbers whose rule, action or place may differ between two versions of one image that is patched, ascending.
-// None: any may.
+// The numbers whose rule or action may differ between two versions of one image that is patched, ascending; where a
+// rule is written may differ for any. None: any may.
 std::optional<std::vector<uint32_t>> touched_rules(const Image& before, const Image& after);
 
 }  // namespace sluice

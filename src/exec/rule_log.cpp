@@ -43,16 +43,19 @@ std::shared_ptr<LoggedRules> RuleLog::make(const std::string& table, const Image
   if (!list) return nullptr;
   const auto source = AclSourceView::open(image);
   std::map<std::string, std::shared_ptr<const std::string>, std::less<>> files;
+  const auto put_place = [&](LoggedRules::Rule& rule) {
+    rule.place.line = source.ok() ? source->line(rule.number) : 0;
+    rule.place.file = nullptr;
+    if (rule.place.line == 0) return;
+    auto& file = files[std::string(source->file(rule.number))];
+    if (file == nullptr) file = std::make_shared<const std::string>(source->file(rule.number));
+    rule.place.file = file;
+  };
   const auto make_rule = [&](uint32_t number) {
     LoggedRules::Rule rule;
     rule.number = number;
     rule.rule = find(table, list->match.rule(number), list->actions.action(number), rule_identity(*list, number));
-    if (source.ok() && source->line(number) != 0) {
-      rule.place.line = source->line(number);
-      auto& file = files[std::string(source->file(number))];
-      if (file == nullptr) file = std::make_shared<const std::string>(source->file(number));
-      rule.place.file = file;
-    }
+    put_place(rule);
     return rule;
   };
   const auto logs = [&](uint32_t number) { return list->actions.action(number).log != 0 && list->is_rule(number); };
@@ -70,6 +73,7 @@ std::shared_ptr<LoggedRules> RuleLog::make(const std::string& table, const Image
       if (t == touched->size() || (k < kept.size() && kept[k].number < (*touched)[t])) {
         rules.push_back(kept[k++]);
         rules.back().place.position = static_cast<uint32_t>(rules.back().place.position + moved);
+        put_place(rules.back());
         continue;
       }
       const uint32_t number = (*touched)[t++];

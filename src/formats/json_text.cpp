@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstring>
 
@@ -173,23 +174,27 @@ class JsonReader {
     }
   }
 
-  // Whether eight characters are none that ends a string, begins an escape or is a control character.
-  static bool all_plain(const char* at) {
+  // Of eight characters, how many stand before the first that ends a string, begins an escape or is a control
+  // character.
+  static unsigned plain(const char* at) {
     constexpr uint64_t kEach = 0x0101010101010101, kHigh = 0x80 * kEach;
     uint64_t eight;
     std::memcpy(&eight, at, sizeof eight);
     const uint64_t quote = eight ^ '"' * kEach, escape = eight ^ '\\' * kEach;
     const uint64_t found =
         ((quote - kEach) & ~quote) | ((escape - kEach) & ~escape) | ((eight - 0x20 * kEach) & ~eight);
-    return (found & kHigh) == 0;
+    // The lowest bit that is set is right; those above it may follow from a borrow.
+    const uint64_t ends = found & kHigh;
+    return ends == 0 ? 8 : static_cast<unsigned>(std::countr_zero(ends)) / 8;
   }
 
   bool string() {
     ++at_;
     while (at_ < text_.size()) {
-      if (at_ + sizeof(uint64_t) <= text_.size() && all_plain(text_.data() + at_)) {
-        at_ += sizeof(uint64_t);
-        continue;
+      if (std::endian::native == std::endian::little && at_ + sizeof(uint64_t) <= text_.size()) {
+        const unsigned plain_ones = plain(text_.data() + at_);
+        at_ += plain_ones;
+        if (plain_ones == sizeof(uint64_t)) continue;
       }
       const char c = text_[at_];
       if (c == '"') {
