@@ -178,12 +178,84 @@ class Daemon(unittest.TestCase):
         done = self.sluice("routes", "add", "fib", "10.0.0.0/8", "via", "192.0.2.9", "--control", "s")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(reload(), {**same, "routes": "replaced", "adjacency": "replaced"})
-        self.assertEqual(set(reload("--all").values()), {"replaced"})
+        # What is read and says the same is no change: no packet meets another generation.
+        before = self.sluice("show", "tables", "-o", "json", "--control", "s").stdout
+        self.write("rib.txt", (self.folder / "rib.txt").read_text())
+        self.assertEqual(reload("--all"), same)
+        self.assertRegex(self.sluice("reload", "--control", "s").stdout, "^no change, generation [0-9]+ stays\n")
+        self.assertEqual(json.loads(self.sluice("show", "tables", "-o", "json", "--control", "s").stdout)["generation"], json.loads(before)["generation"])
         self.run_.send_signal(signal.SIGHUP)
         end = time.monotonic() + LIMIT_S
-        while "SIGHUP: generation" not in (self.folder / "run.err").read_text() and time.monotonic() < end:
+        while "SIGHUP: " not in (self.folder / "run.err").read_text() and time.monotonic() < end:
             time.sleep(0.05)
-        self.assertRegex((self.folder / "run.err").read_text(), "SIGHUP: generation [0-9]+ live, .*routes 'fib' unchanged")
+        self.assertRegex((self.folder / "run.err").read_text(), "SIGHUP: no change, generation [0-9]+ stays, .*routes 'fib' unchanged")
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
+
+    def test_what_changes_nothing_is_said_to_and_counters_stay(self):
+        self.start("--http", "127.0.0.1:0", "--control", "s")
+
+        def hits():
+            return json.loads(self.sluice("show", "rules", "--hits", "-o", "json", "--control", "s").stdout)
+
+        end = time.monotonic() + LIMIT_S
+        while sum(r["packets"] for r in hits()["rules"]) == 0 and time.monotonic() < end:
+            time.sleep(0.05)
+        before = hits()
+        for words in (["acl", "replace", "acl", "edge.acl"], ["acl", "replace", "acl", str(self.folder / "edge.acl")],
+                      ["acl", "replace", "acl", "edge.acl", "--dry-run"], ["routes", "replace", "fib", "rib.txt"],
+                      ["routes", "add", "fib", "0.0.0.0/0", "via", "192.0.2.1", "source", "static", "preference", "1"]):
+            done = self.sluice(*words, "--control", "s")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, "^no change(: generation 1 stays)?\n", words)
+        tables = json.loads(self.sluice("show", "tables", "-o", "json", "--control", "s").stdout)
+        self.assertEqual(tables["generation"], 1)
+        self.assertEqual({(t["changed_in_generation"], t["unsaved"]) for t in tables["tables"]}, {(0, False)})
+        after = hits()
+        self.assertEqual(after["removed"], {"packets": 0, "bytes": 0})
+        self.assertTrue(all(a["packets"] >= b["packets"] for a, b in zip(after["rules"], before["rules"])))
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        self.assertNotIn("not saved", (self.folder / "run.err").read_text())
+
+    def test_nobody_who_looks_waits_for_a_table_that_is_read(self):
+        """A route file that is a FIFO: the reload that reads it goes on when this test lets it."""
+        url = self.start("--http", "127.0.0.1:0", "--control", "s")
+        os.remove(self.folder / "rib.txt")
+        os.mkfifo(self.folder / "rib.txt")
+        reload = subprocess.Popen([SLUICE, "reload", "--control", "s", "-o", "json"], cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(reload.wait)
+        self.addCleanup(reload.kill)
+        with open(self.folder / "rib.txt", "w", encoding="utf-8") as fifo:  # once it is open on the other side
+            change = subprocess.Popen([SLUICE, "acl", "add", "acl", "deny", "icmp", "from", "any", "to", "any", "--control", "s"],
+                                      cwd=self.folder, stdout=subprocess.PIPE, text=True)
+            self.addCleanup(change.wait)
+            self.addCleanup(change.kill)
+            # Every window, and twice, so that none of them is what it was before.
+            counted = []
+            for _ in range(2):
+                self.assertEqual(self.get(url + "/healthz"), "ok\n")
+                counted.append(int(re.search(r"^sluice_packets_in_total (\d+)$", self.get(url + "/metrics"), re.M).group(1)))
+                for path in json.loads(self.get(url + "/api/v1"))["paths"]:
+                    if path not in ("qos", "routes"):
+                        self.assertIsInstance(json.loads(self.get(f"{url}/api/v1/{path}")), dict, path)
+                self.assertTrue(json.loads(self.get(url + "/api/v1/routes?for=8.8.8.8")))
+                for words in (["show", "runtime"], ["show", "rules", "--hits"], ["show", "drops"], ["show", "ports"], ["show", "tables"],
+                              ["show", "routes", "8.8.8.8"], ["show", "adjacencies"], ["show", "log"], ["graph", "show"],
+                              ["trace", "add", "3"], ["show", "trace"], ["clear", "counters", "drops"], ["top", "--times", "1"]):
+                    done = self.sluice(*words, "--control", "s")
+                    self.assertEqual(done.returncode, 0, (words, done.stderr))
+                time.sleep(0.25)  # what was last asked for is given again for a moment
+            self.assertGreater(counted[1], counted[0])
+            self.assertIsNone(reload.poll())
+            self.assertIsNone(change.poll(), "changes are made one after another")
+            fifo.write("0.0.0.0/0 via 192.0.2.1\n10.0.0.0/8 via 192.0.2.9\n")
+        self.assertEqual(reload.wait(LIMIT_S), 0)
+        self.assertEqual({t["kind"]: t["entries"] for t in json.loads(reload.stdout.read())["tables"]}["routes"], 2)
+        self.assertEqual(change.wait(LIMIT_S), 0)
+        reload.stdout.close()
+        change.stdout.close()
         self.run_.send_signal(signal.SIGTERM)
         self.assertEqual(self.run_.wait(LIMIT_S), 0)
         self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -360,6 +362,147 @@ TEST_F(LiveTablesTest, AWholeListMuchLikeTheOneBefore) {
 }
 
 // `auto`: what is best when the list is read; of a list that changes what takes patches, or is short.
+// What asks for what is there already leaves all as it is, by whatever way it comes.
+TEST_P(LiveTablesSteps, WhatChangesNothingIsNoGeneration) {
+  for (const bool long_list : {false, true}) {
+    const std::string text = graph(GetParam());
+    std::string list = testing::read_file(dir_ / "edge.acl");
+    for (int i = 0; long_list && i < 600; ++i)
+      list += fmt::format("deny tcp from 10.{}.{}.0/24 to any\n", i / 250, i % 250);
+    write("edge.acl", list);
+    write("same.acl", list);
+    Live live(text);
+    const auto nothing = [&](const AnyChange& change) {
+      for (const bool dry_run : {true, false}) {
+        SCOPED_TRACE(std::string(change.kind) + ": " + change.text);
+        const TableSet before = live.tables->tables();
+        const uint64_t generation = live.runtime->publisher().generation();
+        const std::string rules = live.list();
+        const auto done = make_change(live, change, dry_run);
+        ASSERT_TRUE(done.ok()) << error_of(done);
+        EXPECT_FALSE(done->differs);
+        EXPECT_EQ(done->generation, dry_run ? 0 : generation);
+        EXPECT_EQ(done->entries_before, done->entries_after);
+        EXPECT_EQ(live.runtime->publisher().generation(), generation);
+        EXPECT_EQ(live.tables->tables().acls, before.acls);
+        EXPECT_EQ(live.tables->tables().routes, before.routes);
+        EXPECT_EQ(live.tables->tables().adjacencies, before.adjacencies);
+        EXPECT_EQ(live.list(), rules);
+      }
+    };
+    const auto all = [&] {
+      nothing({"acl file", dir_ / "edge.acl"});
+      nothing({"acl file",
+               dir_ / "../" + std::filesystem::path(dir_ / "").parent_path().filename().string() + "/edge.acl"});
+      nothing({"acl", ""});
+      nothing({"acl", "# nothing\n"});
+      nothing({"acl", "replace 2 permit tcp from any to any port 80\n"});
+      nothing({"routes file", dir_ / "rib"});
+      nothing({"routes", ""});
+      nothing({"adjacency", "set a 02:00:00:00:00:0a 02:00:00:00:00:01 1\n"});
+      nothing({"adjacency", "set unused 02:00:00:00:00:0a 02:00:00:00:00:01 1\n"});
+      EXPECT_FALSE(live.tables->unsaved("acl", "edge"));
+      EXPECT_FALSE(live.tables->unsaved("routes", "fib"));
+    };
+    all();
+    ASSERT_EQ(live.runtime->publisher().generation(), 1u);
+    // Nor where tables have changed and changed back.
+    for (const AnyChange& change :
+         {AnyChange{"acl", "add at 1 permit icmp from any to any\n"}, AnyChange{"acl file", dir_ / "edge.acl"},
+          AnyChange{"routes", "add 9.0.0.0/8 b\n"}, AnyChange{"routes file", dir_ / "rib"}}) {
+      const auto done = make_change(live, change, false);
+      ASSERT_TRUE(done.ok()) << error_of(done);
+      EXPECT_TRUE(done->differs);
+    }
+    ASSERT_EQ(live.runtime->publisher().generation(), 5u);
+    nothing({"acl file", dir_ / "edge.acl"});
+    nothing({"routes file", dir_ / "rib"});
+    ASSERT_TRUE(make_change(live, {"routes", "add 9.0.0.0/8 b\n"}, false).ok());
+    nothing({"routes", "add 9.0.0.0/8 b\n"});
+    // The answer says so, also to a client that has another name for the file.
+    const Json sent{{"name", "edge.acl"}, {"folder", dir_ / ""}, {"text", list}};
+    Json answer = live.ask({{"command", "acl replace"}, {"table", "edge"}, {"file", sent}});
+    EXPECT_EQ(answer["result"]["differs"], false) << answer;
+    EXPECT_EQ(answer["result"]["committed"], true);
+    // Rules that are written elsewhere are a change: traces and logs name their places.
+    for (const bool moved : {false, true}) {
+      if (moved) write("same.acl", "# a comment\n" + list);
+      answer = live.ask({{"command", "acl replace"}, {"table", "edge"}, {"file", dir_ / "same.acl"}});
+      EXPECT_EQ(answer["result"]["differs"], true) << answer;
+      EXPECT_EQ((*live.tables->rules("edge"))->at(1).line, moved ? 2u : 1u);
+      const RuleList& rules = **live.tables->rules("edge");
+      EXPECT_EQ(rules.files()[rules.at(1).file], dir_ / "same.acl");
+    }
+  }
+}
+
+// Who looks while a table is read and built finds what packets meet, and does not wait. A lock that is given on in
+// turn makes this exact: who waits for it when the change lets it go has it then, and at no other time.
+TEST_F(LiveTablesTest, WhoLooksWaitsForNoTableAndSeesThatOfNow) {
+  std::string many;
+  for (int i = 0; i < 700; ++i) many += fmt::format("deny tcp from 10.{}.{}.0/24 to any\n", i / 250, i % 250);
+  struct Case {
+    const char* algorithm;
+    AnyChange change;
+    int windows;  // in which the change lets others look: where it reads, where it builds
+  };
+  const std::string text = graph();
+  write("many.acl", many + "permit ip from any to any\n");
+  write("other.rib", "8.0.0.0/8 b\n2001:db8::/32 a\n");
+  for (const Case& one :
+       {Case{"tuple_space", {"acl", "add at 1 permit icmp from any to any\n"}, 1},
+        Case{"tuple_space", {"acl file", dir_ / "many.acl"}, 2},
+        Case{"tuple_merge", {"acl", "add at 1 permit icmp from any to any\n"}, 1},
+        Case{"tuple_merge", {"acl file", dir_ / "many.acl"}, 2}, Case{"auto", {"acl file", dir_ / "many.acl"}, 2},
+        Case{"auto", {"routes", "add 9.0.0.0/8 b\n"}, 1}, Case{"auto", {"routes file", dir_ / "other.rib"}, 2}}) {
+    SCOPED_TRACE(fmt::format("{} {}: {}", one.algorithm, one.change.kind, one.change.text));
+    Live live(graph(one.algorithm));
+    TurnLock lock;
+    live.tables->set_lock(lock);
+    std::atomic<bool> done{false};
+    const std::string list_before = live.list();
+    const size_t routes_before = (*live.tables->routes("fib"))->prefixes();
+    int looks = 0;
+    // With the lock held. The next one waits behind the change for its turn before the change goes on.
+    std::function<void(int)> look = [&](int n) {
+      std::jthread next;
+      if (n < one.windows) {
+        while (lock.waiting() != 1 && !done) std::this_thread::yield();
+        next = std::jthread([&, n] {
+          lock.lock();
+          look(n + 1);
+        });
+        while (lock.waiting() != 2 && !done) std::this_thread::yield();
+      }
+      if (n > 0) {
+        ++looks;
+        EXPECT_FALSE(done);
+        EXPECT_EQ(live.runtime->publisher().generation(), 1u);
+        EXPECT_EQ(live.list(), list_before);
+        EXPECT_EQ((*live.tables->routes("fib"))->prefixes(), routes_before);
+        EXPECT_TRUE(live.ask({{"command", "show tables"}})["ok"].get<bool>());
+        EXPECT_TRUE(live.ask({{"command", "show rules"}, {"hits", true}})["ok"].get<bool>());
+        EXPECT_TRUE(live.ask({{"command", "show routes"}, {"for", "8.8.8.8"}})["ok"].get<bool>());
+        EXPECT_TRUE(live.ask({{"command", "show adjacencies"}})["ok"].get<bool>());
+      }
+      lock.unlock();
+    };
+    lock.lock();
+    std::jthread change([&] {
+      const std::lock_guard mine(lock);
+      const auto made = make_change(live, one.change, false);
+      EXPECT_TRUE(made.ok()) << error_of(made);
+      EXPECT_TRUE(made->differs);
+      done = true;
+    });
+    look(0);
+    change.join();
+    EXPECT_EQ(looks, one.windows);
+    EXPECT_EQ(live.runtime->publisher().generation(), 2u);
+    EXPECT_TRUE(live.list() != list_before || (*live.tables->routes("fib"))->prefixes() != routes_before);
+  }
+}
+
 TEST_F(LiveTablesTest, AutoChoosesAgainWhenAListHasGrownOrShrunk) {
   const auto line = [](size_t i) {
     return fmt::format("permit tcp from 10.{}.{}.0/24 to 192.0.2.{} port {}\n", i / 250 % 250, i % 250, i % 7, i % 11);

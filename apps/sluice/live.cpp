@@ -52,10 +52,19 @@ std::string reloads_text(const Json& tables) {
 
 }  // namespace
 
+std::string generation_text(const Json& reload) {
+  const auto generation = reload.at("generation").get<uint64_t>();
+  return reload.at("differs").get<bool>() ? fmt::format("generation {} live", generation)
+                                          : fmt::format("no change, generation {} stays", generation);
+}
+
 std::string reload_text(const Json& table) {
   const std::string how = table.at("change").get<std::string>();
   if (how != "rules") return how;
-  const Json& rules = table.at("rules");
+  return difference_text(table.at("rules"));
+}
+
+std::string difference_text(const Json& rules) {
   return fmt::format("{} added, {} deleted", counted(rules.at("added").get<size_t>(), "rule"),
                      with_commas(rules.at("deleted").get<uint64_t>()));
 }
@@ -157,6 +166,7 @@ void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& de
   configuration_ = pipeline.name;
   tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
                                          std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
+  tables_->set_lock(seen_);
   if (flags_.counts()) {
     control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
     control_->classes_read(std::move(classes_));
@@ -168,7 +178,7 @@ void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& de
 // A sign of life is what /healthz says: every worker gives its counters.
 void LiveRun::notify(Engine& runtime) {
   notice_->start([this, &runtime]() -> Result<std::optional<RunReport>> {
-    const std::unique_lock lock(changing_, std::chrono::milliseconds(100));
+    const std::unique_lock lock(seen_, std::chrono::milliseconds(100));
     if (!lock.owns_lock()) return std::optional<RunReport>();
     RunReport report;
     if (auto ok = runtime.look(report); !ok) return std::move(ok).error();
@@ -178,7 +188,10 @@ void LiveRun::notify(Engine& runtime) {
 
 void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load) {
   GraphControl::Hooks of_graph;
-  of_graph.load = load;
+  of_graph.load = [this, load](const std::string& text, const std::string& name, const std::string& folder) {
+    const LetGo aside(&seen_);
+    return load(text, name, folder);
+  };
   of_graph.fits = [this](const GraphGeneration& next) { return fits(next); };
   of_graph.swapped = [this, &runtime](const std::string& configuration) {
     configuration_ = configuration;
@@ -194,9 +207,23 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   control_->use([this, &runtime](bool all) { return reload(runtime, all); });
   if (socket_ != nullptr) {
     note(fmt::format("control socket {}", socket_->path()));
-    const auto from_socket = [this, &runtime](std::string_view line) {
-      const std::lock_guard lock(changing_);
-      return answer(runtime, line);
+    const auto from_socket = [this, &runtime](std::string_view line) -> ControlSocket::Reply {
+      auto request = read_request(line);
+      if (!request) return refusal(request.error());
+      if (!Control::may_change(*request)) {
+        const std::lock_guard lock(seen_);
+        return answer(runtime, *request);
+      }
+      // A rule or some routes, where no other change is made, are done before another thread would have woken up.
+      if (const std::unique_lock changing(changing_, std::try_to_lock); changing.owns_lock()) {
+        const std::lock_guard lock(seen_);
+        if (control_->is_short(*request)) return answer(runtime, *request);
+      }
+      return std::function<std::string()>([this, &runtime, request = std::make_shared<Json>(std::move(*request))] {
+        const std::lock_guard changing(changing_);
+        const std::lock_guard lock(seen_);
+        return answer(runtime, *request);
+      });
     };
     need(socket_->serve(from_socket, &sluice::refusal), Exit::kIo);
   }
@@ -206,7 +233,8 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
                       while (!stop.stop_requested()) {
                         std::this_thread::sleep_for(std::chrono::milliseconds(50));
                         if (!hangup_came()) continue;
-                        const std::lock_guard lock(changing_);
+                        const std::lock_guard changing(changing_);
+                        const std::lock_guard lock(seen_);
                         const auto done = [&]() -> Result<Json> {
                           try {
                             return reload(runtime, false);
@@ -215,8 +243,7 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
                           }
                         }();
                         if (done.ok()) {
-                          note(fmt::format("SIGHUP: generation {} live, {}", (*done)["generation"].get<uint64_t>(),
-                                           reloads_text((*done)["tables"])));
+                          note(fmt::format("SIGHUP: {}, {}", generation_text(*done), reloads_text((*done)["tables"])));
                         } else {
                           warn(fmt::format("SIGHUP: nothing was changed\n{}", to_string(done.error())));
                         }
@@ -226,24 +253,26 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   }
   if (http_ == nullptr) return;
   note(fmt::format("live page {}", http_->url()));
-  // A change may take seconds: who looks is told what was last, rather than left to wait.
+  // Where a change holds what it takes all the same, who looks is told what was last rather than left to wait.
   const auto ask = [this, &runtime](std::string_view line) -> std::optional<std::string> {
-    const std::unique_lock lock(changing_, std::chrono::milliseconds(100));
+    auto request = read_request(line);
+    if (!request) return refusal(request.error());
+    const std::unique_lock lock(seen_, std::chrono::seconds(1));
     if (!lock.owns_lock()) return std::nullopt;
-    return answer(runtime, line);
+    return answer(runtime, *request);
   };
   need(http_->serve([windows = std::make_shared<Windows>(ask)](const HttpRequest& r) { return windows->answer(r); },
                     [](const std::string& text) { warn(text); }),
        Exit::kIo);
 }
 
-std::string LiveRun::answer(Engine& runtime, std::string_view line) {
-  // Scripts replace their graph themselves.
+std::string LiveRun::answer(Engine& runtime, Json& request) {
+  // Scripts replace their graph themselves. Its tables change with it alone, so no change is at work on those that go.
   if (runtime.by_packets()) (void)runtime.ask([this, &runtime] { follow(runtime); });
-  return control_->answer(line);
+  return control_->answer(request);
 }
 
-// The tables and classes of --config as they are now, in one generation or not at all. Within changing_.
+// The tables and classes of --config as they are now, in one generation or not at all. Within changing_ and seen_.
 Result<Json> LiveRun::reload(Engine& runtime, bool all) {
   if (!reload_)
     return Error("this process was started without --config: there is nothing to read again",
@@ -254,9 +283,15 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
   std::optional<ServiceNotice::Reloading> telling;
   if (notice_ != nullptr) telling.emplace(*notice_);
   digest_followed();
+  const uint64_t generation_before = runtime.publisher().generation();
   LiveTables::Reload tables(*tables_, all);
-  auto next = reload_(tables);
+  auto next = [&] {
+    const LetGo aside(&seen_);
+    return reload_(tables);
+  }();
   if (!next) return std::move(next).error();
+  // Classes that are as they were go on with what they have.
+  const bool qos = next->qos != nullptr && !control_->are_classes(next->qos_file.text);
   QosModel before;
   const auto load = [&](const QosModel& model) {
     return runtime.change_qos([&](EgressQos& qos) -> Result<void> {
@@ -265,18 +300,19 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
       return {};
     });
   };
-  if (next->qos != nullptr) {
+  if (qos) {
     if (auto ok = EgressQos::check(*next->qos, runtime.at_sinks()); !ok) return std::move(ok).error();
     if (auto ok = load(*next->qos); !ok) return std::move(ok).error();
   }
   auto generation = tables.commit(std::move(*next->graph));
   if (!generation) {
-    if (next->qos != nullptr) (void)load(QosModel(before));
+    if (qos) (void)load(QosModel(before));
     return std::move(generation).error();
   }
   if (next->qos != nullptr) control_->classes_read(std::move(next->qos_file));
   if (follower_ != nullptr) follower_->publish();
-  Json json{{"generation", *generation}, {"tables", Json::array()}};
+  Json json{
+      {"generation", *generation}, {"differs", *generation != generation_before || qos}, {"tables", Json::array()}};
   for (const TableReload& one : tables.tables()) {
     Json said{{"table", one.table}, {"kind", one.kind}, {"entries", one.entries}};
     const bool same = one.rules.added + one.rules.deleted == 0;
@@ -286,7 +322,7 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
     if (said["change"] == "rules") said["rules"] = {{"added", one.rules.added}, {"deleted", one.rules.deleted}};
     json["tables"].push_back(std::move(said));
   }
-  json["qos"] = next->qos != nullptr;
+  json["qos"] = qos;
   return json;
 }
 
@@ -335,8 +371,9 @@ void LiveRun::open_again(Engine& runtime, const std::string& name) {
 
 // A request that changes tables may take seconds: meanwhile packets are given new neighbours on their way out.
 bool LiveRun::publish_neighbours(Engine& runtime) {
-  const std::unique_lock lock(changing_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;
+  const std::unique_lock changing(changing_, std::try_to_lock);
+  if (!changing.owns_lock()) return false;
+  const std::lock_guard lock(seen_);
   digest_followed();
   // The packet scheduler has taken up what was published before: images are written in turns.
   const auto take_up = [&]() -> Result<void> {
@@ -370,6 +407,7 @@ void LiveRun::follow(Engine& runtime) {
   GraphGeneration& graph = *runtime.generation();
   tables_ = std::make_unique<LiveTables>(graph.router, graph.plan, runtime.publisher(), graph.tables,
                                          std::move(graph.models), graph.loads, flags_.max_memory);
+  tables_->set_lock(seen_);
   if (control_ != nullptr) control_->use(*tables_, configuration_);
   // Some may have changed while the graph was read.
   if (follower_ != nullptr) follower_->publish();
@@ -395,11 +433,11 @@ void LiveRun::digest_followed() {
 void LiveRun::end_capture() {
   if (capture_ == nullptr || socket_ == nullptr) return;
   const auto waits = [this] {
-    const std::lock_guard lock(changing_);
+    const std::lock_guard lock(seen_);
     return capture_->waits_for_reader(now_ns());
   };
   {
-    const std::lock_guard lock(changing_);
+    const std::lock_guard lock(seen_);
     capture_->run_ended();
   }
   while (waits()) std::this_thread::sleep_for(std::chrono::milliseconds(10));

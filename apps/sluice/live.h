@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "app.h"
+#include "base/turn_lock.h"
 #include "control/control.h"
 #include "control/control_socket.h"
 #include "control/graph_control.h"
@@ -75,8 +76,8 @@ class LiveRun {
                const decltype(GraphControl::Hooks::load)& load);
   void notify(Engine& runtime);
   void serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load);
-  // Thread as of Control; within changing_.
-  std::string answer(Engine& runtime, std::string_view line);
+  // Within seen_, and of changes within changing_.
+  std::string answer(Engine& runtime, Json& request);
   Result<Json> reload(Engine& runtime, bool all);
   void follow_kernel(Engine& runtime);
   void open_again(Engine& runtime, const std::string& name);
@@ -90,7 +91,10 @@ class LiveRun {
 
   const LiveFlags& flags_;
   NeighbourFollower* follower_ = nullptr;  // none: no live ports
-  std::timed_mutex changing_;              // what changes tables: requests, and neighbours of the kernel
+  // Of everything that requests are answered from. Who holds changing_, too, changes tables, one at a time, and lets
+  // seen_ go while it reads and builds them; so who only looks waits for neither.
+  TurnLock seen_;
+  std::mutex changing_;  // requests, SIGHUP, and neighbours of the kernel; taken before seen_
   bool neighbours_failed_ = false;
   bool taken_up_ = true;   // by the packet scheduler: what was published last
   std::string not_again_;  // why a port was not opened again, as it was said
@@ -130,8 +134,12 @@ void add_routes(Command root);
 void add_adjacencies(Command root);
 void add_qos(Command root);
 
+// Which generation is live, by what `reload` answers.
+std::string generation_text(const Json& reload);
 // What became of a table, by what `reload` answers of it.
 std::string reload_text(const Json& table);
+// Rules that came and went.
+std::string difference_text(const Json& rules);
 // A line a class of what to_json of ports gives.
 std::string qos_text(const Json& ports);
 

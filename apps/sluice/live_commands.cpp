@@ -299,16 +299,23 @@ Exit change(const ChangeFlags& flags, Json body) {
                                        : r.at("kind") == "routes" ? "routes"
                                                                   : "next hops",
                                        human_bytes(bytes.at("after").get<double>()));
+  if (!r.at("differs").get<bool>()) {
+    return print(r, r.at("committed").get<bool>()
+                        ? fmt::format("no change: generation {} stays\n{}\n", count_of(r, "generation"), what)
+                        : fmt::format("no change\n{}\n", what));
+  }
   if (!r.at("committed").get<bool>()) {
     return print(
         r,
         fmt::format("nothing was changed; the result would be\n{} ({} with the current tables), built in {}\n", what,
                     human_bytes(bytes.at("peak").get<double>()), human_seconds(r.at("build_seconds").get<double>())));
   }
+  std::string rules;
+  if (r.contains("rules")) rules = fmt::format(", {}", difference_text(r.at("rules")));
   if (r.contains("refusing_devices"))
     warn("a device did not take the generation: its packets are processed on the host");
-  return print(r, fmt::format("generation {} live on {} after {}\n{}\n", count_of(r, "generation"),
-                              word_of(r, "device"), human_seconds(r.at("seconds").get<double>()), what));
+  return print(r, fmt::format("generation {} live on {} after {}\n{}{}\n", count_of(r, "generation"),
+                              word_of(r, "device"), human_seconds(r.at("seconds").get<double>()), what, rules));
 }
 
 Exit change_text(const ChangeFlags& flags, const std::string& kind, const std::string& verb) {
@@ -513,7 +520,7 @@ void add_reload(Command root) {
             table.add(
                 {word_of(one, "table"), word_of(one, "kind"), with_commas(count_of(one, "entries")), reload_text(one)});
           }
-          return print(r, fmt::format("generation {} live\n{}", count_of(r, "generation"), table.str()));
+          return print(r, fmt::format("{}\n{}", generation_text(r), table.str()));
         });
       });
   sub->add_flag("--all", o->all, "Read all files, also those that have not changed since they were read");

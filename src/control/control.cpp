@@ -30,6 +30,8 @@ namespace {
 
 Json to_json(const TableChange& c) {
   Json json{{"table", c.table}, {"kind", c.kind}, {"algorithm", c.algorithm}, {"committed", c.generation != 0}};
+  json["differs"] = c.differs;
+  if (c.rules) json["rules"] = {{"added", c.rules->added}, {"deleted", c.rules->deleted}};
   if (c.generation != 0) json["generation"] = c.generation;
   json["entries"] = {{"before", c.entries_before}, {"after", c.entries_after}};
   json["bytes"] = {{"before", c.bytes_before}, {"after", c.bytes_after}, {"peak", c.bytes_peak}};
@@ -75,8 +77,39 @@ Result<std::string> only(const std::map<std::string, std::shared_ptr<const Image
 
 }  // namespace
 
+namespace {
+
+std::string text_in(const Json& request, const char* field) {
+  const auto found = request.find(field);
+  return found != request.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+}  // namespace
+
+bool Control::may_change(const Json& request) {
+  const std::string command = text_in(request, "command");
+  return command.ends_with(" change") || command.ends_with(" replace") || command.starts_with("qos ") ||
+         command == "reload" || command == "save" || command == "graph swap" || command == "graph write";
+}
+
+bool Control::is_short(const Json& request) const {
+  constexpr size_t kShort = 16384;
+  const std::string command = text_in(request, "command");
+  if (!command.ends_with(" change") || request.contains("dry_run")) return false;
+  const auto changes = request.find("changes");
+  if (changes == request.end() || !changes->is_string()) return true;  // which is an error
+  if (changes->get_ref<const std::string&>().size() > kShort) return false;
+  const std::string kind = command.substr(0, command.find(' '));
+  return tables_->patches(kind == "adjacencies" ? "adjacency" : kind, text_in(request, "table"));
+}
+
 std::string Control::answer(std::string_view line) {
-  return answer_request(line, [this](Json& request) -> Result<std::string> {
+  auto request = read_request(line);
+  return request.ok() ? answer(*request) : refusal(request.error());
+}
+
+std::string Control::answer(Json& read) {
+  return answer_request(read, [this](Json& request) -> Result<std::string> {
     if (trace_ != nullptr) {
       trace_->digest(*tables_);
       if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {

@@ -64,6 +64,8 @@ class Control {
     qos_file_ = std::move(file);
     qos_changed_ = false;
   }
+  // Whether this is the text of the classes that the run goes by.
+  bool are_classes(const std::string& text) const { return !qos_changed_ && qos_file_.text == text; }
   // Whether a request has changed the classes of service since they were read.
   bool qos_changed() const { return qos_changed_; }
   // Another graph runs, with these tables.
@@ -77,6 +79,13 @@ class Control {
 
   // The answer to one request, whatever its bytes are: an object without newlines.
   std::string answer(std::string_view line);
+  // To one that was read (read_request).
+  std::string answer(nlohmann::ordered_json& request);
+  // Whether it may change tables, classes of service or the graph, which is done by one at a time and may take long.
+  // All others are answered at once, from what is there.
+  static bool may_change(const nlohmann::ordered_json& request);
+  // Of one that may: whether it takes no longer than a look, as it is short and patches what there is.
+  bool is_short(const nlohmann::ordered_json& request) const;
 
   // What `show rules` gives, also after the run: {"table", "rules": [{"rule", "action", "text", "file", "line",
   // "packets", "bytes"}], "total", "no_match": {...}, "removed": {...}}. `order`: "list", or "hits": those with most

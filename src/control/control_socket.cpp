@@ -14,10 +14,12 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <list>
+#include <mutex>
 #include <new>
 #include <ranges>
 #include <thread>
@@ -78,20 +80,47 @@ uint64_t later(uint64_t time, uint64_t ns) {
 class ControlSocket::Server {
  public:
   Descriptor listener, wake;
+  Descriptor made;        // an answer that took long is there
   Unfinished unfinished;  // the socket's name
   dev_t device = 0;
   ino_t inode = 0;
   std::atomic<bool> stop{false};
   std::jthread thread;
 
-  void run(const Answer& answer, const Refusal& refusal, const ControlLimits& limits) {
+  // Makes the answers that take long.
+  void make(const std::stop_token& ended) {
+    const CancelScope cancel(stop);
+    for (;;) {
+      std::list<Job> taken;  // moved from list to list: what is made needs no memory to be handed over
+      {
+        std::unique_lock lock(jobs_mutex_);
+        if (!jobs_changed_.wait(lock, ended, [this] { return !jobs_.empty(); })) return;
+        if (ended.stop_requested() || stop.load(std::memory_order_relaxed)) return;
+        taken.splice(taken.begin(), jobs_, jobs_.begin());
+      }
+      Job& job = taken.front();
+      try {
+        job.answer = job.make() + "\n";
+      } catch (const std::bad_alloc&) {
+        // Its client is left without an answer, as where there is no memory for one that is made at once.
+      }
+      job.make = nullptr;
+      const std::lock_guard lock(jobs_mutex_);
+      made_.splice(made_.end(), taken);
+      const uint64_t one = 1;
+      (void)!::write(made.get(), &one, sizeof one);
+    }
+  }
+
+  void run(const Answer& answer, const Refusal& refusal, const ControlLimits& limits, std::jthread maker) {
     const CancelScope cancel(stop);
     answer_ = &answer;
     refusal_ = &refusal;
     limits_ = limits;
     renew_spare();
     std::vector<pollfd> polled;
-    polled.reserve(2 + limits_.clients);
+    constexpr size_t kOthers = 3;
+    polled.reserve(kOthers + limits_.clients);
     while (!stop.load(std::memory_order_relaxed)) {
       const uint64_t now = time();
       uint64_t next = kNever;
@@ -99,10 +128,13 @@ class ControlSocket::Server {
       polled.clear();
       polled.push_back({wake.get(), POLLIN, 0});
       polled.push_back({now >= accept_at_ ? listener.get() : -1, POLLIN, 0});
+      polled.push_back({made.get(), POLLIN, 0});
       if (now < accept_at_) next = accept_at_;
       for (Client& c : clients_) {
         short events = 0;
-        if (!c.out.empty()) {
+        if (c.number != 0) {
+          c.since = now;  // its answer is being made
+        } else if (!c.out.empty()) {
           events = POLLOUT;
         } else if (c.complete()) {
           ready = true;
@@ -121,8 +153,8 @@ class ControlSocket::Server {
         if (errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(10));
         continue;
       }
-      if (polled[0].revents != 0) return;
-      size_t i = 2;
+      if (polled[0].revents != 0) break;
+      size_t i = kOthers;
       for (auto c = clients_.begin(); c != clients_.end() && !stop.load(std::memory_order_relaxed); ++i) {
         if (long_ == &*c && c->in.size() - c->begin <= limits_.short_line) long_ = nullptr;
         bool stays = false;
@@ -134,6 +166,7 @@ class ControlSocket::Server {
         if (!stays && long_ == &*c) long_ = nullptr;
         c = stays ? std::next(c) : clients_.erase(c);
       }
+      if (polled[2].revents != 0) take_made();
       if (polled[1].revents != 0) {
         try {
           accept_one();
@@ -142,9 +175,18 @@ class ControlSocket::Server {
         }
       }
     }
+    // Whose answer is being made gets it.
+    maker.request_stop();
+    maker.join();
+    take_made();
   }
 
  private:
+  struct Job {
+    uint64_t client;
+    std::function<std::string()> make;
+    std::string answer;  // empty: there was no memory for it
+  };
   struct Client {
     Descriptor fd;
     bool owner = false;
@@ -153,6 +195,7 @@ class ControlSocket::Server {
     size_t searched = 0;  // of `in`: no newline stands before it since `begin`, or it is at one
     size_t sent = 0;      // of `out`
     uint64_t since = 0;   // when the request or the answer began, or the last answer was taken
+    uint64_t number = 0;  // while its answer is made on the other thread; else 0
     bool ending = false;  // after what is in `out`
     bool complete() const { return searched < in.size(); }
     bool half() const { return !complete() && begin < in.size(); }
@@ -167,7 +210,8 @@ class ControlSocket::Server {
 
   // A client may hold a short line; one, which is the owner's, a long one.
   bool may_read(const Client& c) {
-    return c.in.size() - c.begin <= limits_.short_line || !c.owner || long_ == nullptr || long_ == &c;
+    return c.in.size() - c.begin <= limits_.short_line || !c.owner || (long_ == nullptr && long_job_ == 0) ||
+           long_ == &c;
   }
 
   bool in_time(Client& c) {
@@ -195,6 +239,7 @@ class ControlSocket::Server {
     }
   }
   bool take_and_answer(Client& c, short events) {
+    if (c.number != 0) return (events & (POLLHUP | POLLERR)) == 0;
     if (!c.out.empty()) return events == 0 || send_some(c);
     if (!c.complete()) {
       if (events == 0) return true;
@@ -204,7 +249,7 @@ class ControlSocket::Server {
     }
     if (!c.complete()) {
       const size_t size = c.in.size() - c.begin, most = c.owner ? limits_.long_line : limits_.short_line;
-      if (size > limits_.short_line && c.owner && long_ == nullptr) long_ = &c;
+      if (size > limits_.short_line && c.owner && long_ == nullptr && long_job_ == 0) long_ = &c;
       if (size <= most) return true;
       refuse(c,
              Error(fmt::format("the request is longer than {} bytes", most),
@@ -212,7 +257,8 @@ class ControlSocket::Server {
       return send_some(c);
     }
     const uint64_t began = now_ns();
-    c.out = (*answer_)(std::string_view(c.in).substr(c.begin, c.searched - c.begin)) + "\n";
+    Reply reply = (*answer_)(std::string_view(c.in).substr(c.begin, c.searched - c.begin));
+    if (!reply.later) c.out = std::move(reply.text) + "\n";
     answering_ns_ += now_ns() - began;
     c.sent = 0;
     c.since = time();
@@ -227,7 +273,39 @@ class ControlSocket::Server {
     }
     c.searched = c.begin;
     search(c);
-    return send_some(c);
+    if (!reply.later) return send_some(c);
+    {
+      const std::lock_guard lock(jobs_mutex_);
+      jobs_.push_back({last_number_ + 1, std::move(reply.later), {}});
+    }
+    c.number = ++last_number_;
+    // What was read of a long line stays with the job: the next one waits for that.
+    if (long_ == &c) long_job_ = c.number;
+    jobs_changed_.notify_one();
+    return true;
+  }
+
+  // Gives the answers that were made on the other thread to whoever still waits for them.
+  void take_made() {
+    uint64_t count = 0;
+    (void)!::read(made.get(), &count, sizeof count);
+    std::list<Job> all;
+    {
+      const std::lock_guard lock(jobs_mutex_);
+      all.swap(made_);
+    }
+    for (Job& one : all) {
+      if (long_job_ == one.client) long_job_ = 0;
+      const auto c = std::ranges::find(clients_, one.client, &Client::number);
+      if (c == clients_.end()) continue;
+      c->number = 0;
+      c->since = time();
+      c->out = std::move(one.answer);
+      c->sent = 0;
+      if (!c->out.empty() && send_some(*c)) continue;
+      if (long_ == &*c) long_ = nullptr;
+      clients_.erase(c);
+    }
   }
 
   static void search(Client& c) { c.searched = std::min(c.in.find('\n', c.searched), c.in.size()); }
@@ -302,7 +380,7 @@ class ControlSocket::Server {
   Place idle_place(bool owner) {
     Place worst = clients_.end();
     for (Place c = clients_.begin(); c != clients_.end(); ++c) {
-      if ((!owner && c->owner) || !c->out.empty() || c->complete()) continue;
+      if ((!owner && c->owner) || !c->out.empty() || c->complete() || c->number != 0) continue;
       // The owner need not wait until others have had their time.
       const bool at_once = owner && !c->owner;
       char byte = 0;
@@ -331,9 +409,15 @@ class ControlSocket::Server {
   ControlLimits limits_;
   std::list<Client> clients_;
   const Client* long_ = nullptr;  // who sends a long line
+  uint64_t long_job_ = 0;         // whose long line the other thread has; 0: nobody's
   Descriptor spare_;
   uint64_t answering_ns_ = 0;  // in all
   uint64_t accept_at_ = 0;
+  uint64_t last_number_ = 0;
+
+  std::mutex jobs_mutex_;
+  std::condition_variable_any jobs_changed_;
+  std::list<Job> jobs_, made_;
 };
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& path) {
@@ -356,7 +440,9 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& 
   auto server = std::make_unique<Server>();
   server->listener = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   server->wake = Descriptor(::eventfd(0, EFD_CLOEXEC));
-  if (server->listener.get() < 0 || server->wake.get() < 0) return failed(path, "no socket could be created");
+  server->made = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (server->listener.get() < 0 || server->wake.get() < 0 || server->made.get() < 0)
+    return failed(path, "no socket could be created");
   server->unfinished = Unfinished(path);
   // The file takes its mode from the descriptor: there is no moment at which others may open it.
   if (::fchmod(server->listener.get(), 0600) != 0 ||
@@ -393,8 +479,11 @@ ControlSocket::~ControlSocket() {
 }
 
 Result<void> ControlSocket::serve(Answer answer, Refusal refusal, const ControlLimits& limits) {
-  auto thread = start_thread([server = server_.get(), answer = std::move(answer), refusal = std::move(refusal),
-                              limits] { server->run(answer, refusal, limits); });
+  auto maker = start_thread([server = server_.get()](const std::stop_token& ended) { server->make(ended); });
+  if (!maker) return std::move(maker).error();
+  auto thread =
+      start_thread([server = server_.get(), answer = std::move(answer), refusal = std::move(refusal), limits,
+                    maker = std::move(*maker)]() mutable { server->run(answer, refusal, limits, std::move(maker)); });
   if (!thread) return std::move(thread).error();
   server_->thread = std::move(*thread);
   return {};

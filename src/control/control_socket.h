@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
 
@@ -29,21 +30,30 @@ class ControlSocket {
  public:
   static constexpr size_t kMaxLine = ControlLimits{}.long_line;
 
-  // Gives the answer to a line, neither with its newline. Called from the serving thread, one at a time; cancelled()
-  // (base/cancel.h) is true there once the socket is to go.
-  using Answer = std::function<std::string(std::string_view line)>;
+  // An answer; or, where that may take long, what makes it: called on a thread of its own, one after another in the
+  // order in which they were asked for, while others are answered.
+  struct Reply {
+    Reply(std::string answer) : text(std::move(answer)) {}
+    Reply(std::function<std::string()> make) : later(std::move(make)) {}
+    std::string text;
+    std::function<std::string()> later;
+  };
+  // Gives the answer to a line, neither with its newline. Called from the serving thread, one at a time. There and in
+  // what makes an answer later cancelled() (base/cancel.h) is true once the socket is to go.
+  using Answer = std::function<Reply(std::string_view line)>;
   // Gives the answer of a client that is not served.
   using Refusal = std::function<std::string(const Error& error)>;
 
   // Makes the socket, which only its owner may open. A socket whose process is gone is replaced. Errors: a process
   // answers there; something else has the name; the name is too long for a socket; the folder cannot be written.
   static Result<std::unique_ptr<ControlSocket>> create(const std::string& path);
-  // Stops serving, after the answer that is being made, and removes the socket.
+  // Stops serving, after the answers that are being made, and removes the socket. What was to be made later and has not
+  // begun is not made.
   ~ControlSocket();
   ControlSocket(const ControlSocket&) = delete;
   ControlSocket& operator=(const ControlSocket&) = delete;
 
-  // Starts the thread. Clients take turns, an answer each. One whose line is too long, or that is too slow, is told so
+  // Starts the threads. Clients take turns, an answer each. One whose line is too long, or that is too slow, is told so
   // and left; one that takes no answers is not read from. Where all places are taken, a client that has said nothing
   // for longest makes room, those of others before the owner's. Once. Errors: no thread can be started.
   Result<void> serve(Answer answer, Refusal refusal, const ControlLimits& limits = {});

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -379,6 +380,99 @@ TEST_F(Sockets, AnAnswerThatIsBeingMadeIsToldThatTheSocketGoes) {
   made->reset();
   EXPECT_EQ(read_all(fd), "cancelled\n");
   ::close(fd);
+}
+
+// Answers to "slow ..." are made on the other thread, once `go` is true.
+struct Slow {
+  std::atomic<bool> go{false};
+  std::atomic<int> begun{0};
+  ControlSocket::Reply operator()(std::string_view line) {
+    if (!line.starts_with("slow")) return "<" + std::string(line) + ">";
+    return std::function<std::string()>([this, said = std::string(line)] {
+      ++begun;
+      while (!go && !cancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return (go ? "made " : "cancelled ") + said;
+    });
+  }
+};
+
+TEST_F(Sockets, AnAnswerThatTakesLongKeepsNobodyElseWaiting) {
+  Slow slow;
+  auto made = ControlSocket::create(path());
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE((*made)->serve(std::ref(slow), &refused).ok());
+  const int first = raw(), second = raw(), gone = raw();
+  // What the same client asks behind it is answered behind it.
+  ASSERT_EQ(::send(first, "slow 1\na\nslow 2\n", 16, 0), 16);
+  while (slow.begun != 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(::send(gone, "slow 3\n", 7, 0), 7);
+  ASSERT_EQ(::send(second, "slow 4\n", 7, 0), 7);
+  for (int i = 0; i < 3; ++i) {
+    auto answer = ask(path(), "b", kLimit);
+    ASSERT_TRUE(answer.ok()) << to_string(answer.error());
+    EXPECT_EQ(*answer, "<b>");
+  }
+  ::close(gone);
+  EXPECT_EQ(slow.begun, 1) << "one after another";
+  slow.go = true;
+  ASSERT_EQ(::shutdown(first, SHUT_WR), 0);
+  ASSERT_EQ(::shutdown(second, SHUT_WR), 0);
+  EXPECT_EQ(read_all(first), "made slow 1\n<a>\nmade slow 2\n");
+  EXPECT_EQ(read_all(second), "made slow 4\n");
+  EXPECT_EQ(slow.begun, 4) << "also what nobody waits for any more";
+  ::close(first);
+  ::close(second);
+}
+
+TEST_F(Sockets, AnAnswerThatTakesLongIsToldThatTheSocketGoes) {
+  Slow slow;
+  auto made = ControlSocket::create(path());
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE((*made)->serve(std::ref(slow), &refused).ok());
+  const int first = raw(), second = raw();
+  ASSERT_EQ(::send(first, "slow 1\n", 7, 0), 7);
+  while (slow.begun != 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(::send(second, "slow 2\n", 7, 0), 7);
+  ASSERT_TRUE(ask(path(), "both are there", kLimit).ok());
+  made->reset();
+  EXPECT_EQ(read_all(first), "cancelled slow 1\n");
+  EXPECT_EQ(read_all(second), "");
+  EXPECT_EQ(slow.begun, 1);
+  ::close(first);
+  ::close(second);
+}
+
+// Long lines are one at a time, also where what was read of one is still at work.
+TEST_F(Sockets, AnotherLongLineComesOnceTheFirstIsDone) {
+  Slow slow;
+  ControlLimits limits;
+  limits.short_line = 100;
+  auto made = ControlSocket::create(path());
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE((*made)->serve(std::ref(slow), &refused, limits).ok());
+  const std::string line = "slow " + std::string(4'000'000, 'x') + "\n";
+  std::jthread first([&] { EXPECT_TRUE(ask(path(), std::string_view(line).substr(0, line.size() - 1), kLimit).ok()); });
+  while (slow.begun != 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // The second's is more than sockets have room for: it is not read.
+  const int second = raw();
+  ASSERT_EQ(::fcntl(second, F_SETFL, O_NONBLOCK), 0);
+  size_t sent = 0;
+  for (ssize_t n;
+       (n = ::send(second, line.data() + sent, line.size() - sent, 0)) > 0 || ask(path(), "b", kLimit).ok();) {
+    if (n <= 0) break;
+    sent += static_cast<size_t>(n);
+  }
+  EXPECT_LT(sent, line.size());
+  slow.go = true;
+  ASSERT_EQ(::fcntl(second, F_SETFL, 0), 0);
+  while (sent < line.size()) {
+    const ssize_t n = ::send(second, line.data() + sent, line.size() - sent, 0);
+    ASSERT_GT(n, 0);
+    sent += static_cast<size_t>(n);
+  }
+  ASSERT_EQ(::shutdown(second, SHUT_WR), 0);
+  EXPECT_EQ(read_all(second).size(), line.size() + 5);
+  ::close(second);
 }
 
 TEST_F(Sockets, ManyClientsAndSomeThatNeverSpeak) {

@@ -147,6 +147,7 @@ std::string write_http(const HttpAnswer& answer, bool stays, bool head_only) {
       "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'unsafe-inline'; connect-src 'self'; img-src data:\r\n",
       answer.status, phrase_of(answer.status), answer.type, answer.body.size());
+  if (answer.age_seconds != 0) text += fmt::format("Age: {}\r\n", answer.age_seconds);
   if (answer.status == 405) text += "Allow: GET, HEAD\r\n";
   if (answer.asks_for_token) text += "WWW-Authenticate: Basic realm=\"sluice\"\r\n";
   if (!stays) text += "Connection: close\r\n";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct HttpAnswer {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
+  uint64_t age_seconds = 0;  // that have passed since it was made
   bool asks_for_token = false;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -65,7 +66,12 @@ Result<LiveTables::AclChoice> LiveTables::choose_acl_images(const AclState& stat
     if (state.chosen_at != 0 && !far) return AclChoice{std::string(now), nullptr, state.chosen_at};
     if (n > kAclRebuilt) return AclChoice{TupleMergeAcl::kName, nullptr, n};
   }
-  auto chosen = choose_acl(list.set(), asked == kAclAutoGpu ? TableTarget::kGpu : TableTarget::kCpu);
+  const auto target = asked == kAclAutoGpu ? TableTarget::kGpu : TableTarget::kCpu;
+  // One that changes is short here.
+  auto chosen = [&] {
+    const LetGo aside(whole ? seen_ : nullptr);
+    return choose_acl(list.set(), target);
+  }();
   if (!chosen) return std::move(chosen).error();
   return AclChoice{std::move(chosen->algorithm), std::make_shared<const Image>(std::move(chosen->image)),
                    whole ? 0 : std::max<size_t>(n, 1)};
@@ -98,7 +104,7 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
     } else if (whole || state.images == nullptr || state.algorithm != choice->algorithm) {
       fresh = make_acl_images(choice->algorithm, publisher_);
     }
-    auto made = (fresh != nullptr ? fresh : state.images)->make(list);
+    auto made = build_images(state, *(fresh != nullptr ? fresh : state.images), list);
     if (!made) return std::move(made).error();
     image = std::move(*made);
   }
@@ -120,6 +126,24 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
   state.algorithm = std::move(choice->algorithm);
   state.chosen_at = choice->chosen_at;
   return {};
+}
+
+Result<std::shared_ptr<const Image>> LiveTables::build_images(AclState& state, AclImages& maker, const RuleList& list) {
+  // A patch takes no longer than the steps that it is of. The maker is looked at for its size, too.
+  if (maker.bytes() != 0 || seen_ == nullptr) return maker.make(list);
+  if (&list != &state.list) {
+    const LetGo aside(seen_);
+    return maker.make(list);
+  }
+  // Who looks finds the list as it is until the change is made. Only changes write to it, and this is the only one.
+  RuleList next = state.list;
+  state.list.undo();
+  auto made = [&] {
+    const LetGo aside(seen_);
+    return maker.make(next);
+  }();
+  state.list = std::move(next);
+  return made;
 }
 
 auto LiveTables::goes_back(AclState& state, const std::string& table) {
@@ -183,20 +207,67 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   if (cancelled()) return cancelled_error();
   if (auto ok = take_acl_steps(state.list, *steps, text, name); !ok) return std::move(ok).error();
   change.parse_seconds = clock.seconds();
+  if (!state.list.changed()) {
+    change.kind = "acl";
+    return nothing_differs(std::move(change), dry_run);
+  }
   if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
   if (!dry_run) {
     list.release();
+    state.text.forget();
     note_change("acl", table);
   }
   return change;
 }
 
 // Not where an algorithm was chosen that takes no patches: it would be given up.
-bool LiveTables::becomes(AclState& state, const std::string& table, const RuleSet& rules) const {
+bool LiveTables::becomes(RuleList& list, const std::string& table, const RuleSet& rules) const {
   return acl_image_algorithm(*tables_.acls.find(table)->second) == TupleMergeAcl::kName &&
-         rules.rules.size() > kAclRebuilt &&
-         state.list.become(rules, std::min(rules.rules.size() / 16, kMostDiffering));
+         rules.rules.size() > kAclRebuilt && list.become(rules, std::min(rules.rules.size() / 16, kMostDiffering));
 }
+
+namespace {
+
+// Whether two names, each relative to a folder (empty: this process's own), are of one path.
+bool same_path(const std::string& a, const std::string& folder_a, const std::string& b, const std::string& folder_b) {
+  namespace fs = std::filesystem;
+  const auto whole = [](const std::string& name, const std::string& folder) {
+    std::error_code error;
+    const fs::path path = fs::absolute(fs::path(folder) / name, error);
+    return error ? fs::path() : path.lexically_normal();
+  };
+  const fs::path one = whole(a, folder_a);
+  return !one.empty() && one == whole(b, folder_b);
+}
+
+struct RulesRead {
+  RuleSet rules;
+  std::string text;  // that they were read from; empty: an image
+};
+
+// The rules of a file, or of an image.
+Result<RulesRead> rules_in(InputFile& file, const RuleFormatChoice& format, const RuleText& before,
+                           const RuleList& list) {
+  auto compiled = Image::is_next(file);
+  if (!compiled) return std::move(compiled).error();
+  RulesRead read;
+  Result<RuleSet> rules = RuleSet{};
+  if (*compiled) {
+    auto image = Image::read(file, ImageKind::kAcl);
+    if (!image) return std::move(image).error();
+    rules = configured_rules(*image);
+  } else {
+    auto text = file.table();
+    if (!text) return std::move(text).error();
+    read.text = std::move(*text);
+    rules = before.read(read.text, file.name(), format, list);
+  }
+  if (!rules) return std::move(rules).error();
+  read.rules = std::move(*rules);
+  return read;
+}
+
+}  // namespace
 
 Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile& file, const RuleFormatChoice& format,
                                             bool dry_run) {
@@ -204,27 +275,35 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
   auto found = acl_state(table);
   if (!found) return std::move(found).error();
   AclState& state = **found;
-  auto compiled = Image::is_next(file);
-  if (!compiled) return std::move(compiled).error();
-  Result<RuleSet> rules = RuleSet{};
-  if (*compiled) {
-    auto image = Image::read(file, ImageKind::kAcl);
-    if (!image) return std::move(image).error();
-    rules = configured_rules(*image);
-  } else {
-    rules = read_rules_file(file, format);
-  }
-  if (!rules) return std::move(rules).error();
+  auto read = [&] {
+    // Only changes write to the list and its text, and this is the only one.
+    const LetGo aside(seen_);
+    return rules_in(file, format, state.text, state.list);
+  }();
+  if (!read) return std::move(read).error();
+  RuleSet* const rules = &read->rules;
+  const auto keep_text = [&] { state.text.keep(std::move(read->text), format); };
   TableChange change{.table = table};
   change.entries_before = state.list.size();
   change.parse_seconds = clock.seconds();
+  // A file that the process has read by one name, and a client by another, is the same.
+  const auto same_file = [&](const std::string& mine, const std::string& its) {
+    return mine == its || same_path(mine, {}, its, format.folder);
+  };
+  if (state.list.same_as(*rules, same_file)) {
+    if (!dry_run) keep_text();
+    change.kind = "acl";
+    return nothing_differs(std::move(change), dry_run);
+  }
   {
     state.list.begin();
     ScopeExit list = goes_back(state, table);
-    if (becomes(state, table, *rules)) {
+    if (becomes(state.list, table, *rules)) {
+      change.rules = state.list.difference();
       if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
       if (!dry_run) {
         list.release();
+        keep_text();
         note_change("acl", table);
       }
       return change;
@@ -239,6 +318,7 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
   if (auto ok = commit_acl(state, next, true, change, dry_run); !ok) return std::move(ok).error();
   if (!dry_run) {
     state.list = std::move(next);
+    keep_text();
     note_change("acl", table);
   }
   return change;

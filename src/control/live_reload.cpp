@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
-#include <functional>
 #include <new>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 
 #include "control/live_parts.h"
 #include "tables/acl/algorithms.h"
@@ -25,33 +24,19 @@ bool same_declaration(const TableDeclaration& a, const TableDeclaration& b) {
 
 }  // namespace
 
-LiveTables::Reload::Reload(LiveTables& live, bool all)
-    : live_(live), all_(all), unwinding_(std::uncaught_exceptions()) {}
+LiveTables::Reload::Reload(LiveTables& live, bool all) : live_(live), all_(all) {}
 
 LiveTables::Reload::~Reload() {
   if (committed_) return;
-  // A step that found no memory has left its list in pieces.
-  for (auto& [table, patched] : patched_) take_back(table, patched, std::uncaught_exceptions() == unwinding_);
-}
-
-// `whole`: the list is one that can go back.
-void LiveTables::Reload::take_back(const std::string& table, Patched& patched, bool whole) {
-  const auto at = live_.acls_.find(table);
-  if (at == live_.acls_.end()) return;
-  if (whole) {
-    try {
-      at->second.list.undo();
-      // Those that made an image that is not published know too much.
-      if (patched.made && patched.fresh == nullptr) at->second.images.reset();
-      return;
-    } catch (const std::bad_alloc&) {
-    }
+  // Those that made an image that is not published know too much.
+  for (auto& [table, patched] : patched_) {
+    const auto at = live_.acls_.find(table);
+    if (patched.fresh == nullptr && at != live_.acls_.end()) at->second.images.reset();
   }
-  // It is made of its image when it is asked for again.
-  live_.acls_.erase(at);
 }
 
 std::optional<TablesInUse::Unchanged> LiveTables::Reload::unchanged(const TableDeclaration& d) {
+  const auto inside = live_.inside();
   if (all_) return std::nullopt;
   const Key key(kind_of(d.type), d.name);
   const auto source = live_.sources_.find(key);
@@ -74,30 +59,70 @@ std::optional<TablesInUse::Unchanged> LiveTables::Reload::unchanged(const TableD
 
 Result<std::shared_ptr<const Image>> LiveTables::Reload::changed(const TableDeclaration& d, const RuleSet& rules) {
   const std::shared_ptr<const Image> none;
+  const auto inside = live_.inside();
   if (!live_.tables_.acls.contains(d.name) || live_.load_of("acl", d.name).asked != d.algorithm) return none;
   auto found = live_.acl_state(d.name);
   if (!found) return std::move(found).error();
   AclState& state = **found;
-  state.list.begin();
-  Patched& patched = patched_[d.name];
-  const auto built_anew = [&] {
-    take_back(d.name, patched, true);
-    patched_.erase(d.name);
-    return none;
-  };
-  if (!live_.becomes(state, d.name, rules)) return built_anew();
+  if (state.list.same_as(rules)) {
+    kept_.insert({"acl", d.name});
+    return live_.tables_.acls.find(d.name)->second;
+  }
+  // The list of now stays what it is until all tables are read.
+  Patched patched{.list = state.list, .fresh = nullptr};
+  patched.list.begin();
+  if (!live_.becomes(patched.list, d.name, rules)) return none;
   TableChange change{.table = d.name};
-  auto choice = live_.choose_acl_images(state, state.list, false, change);
+  auto choice = live_.choose_acl_images(state, patched.list, false, change);
   if (!choice) return std::move(choice).error();
-  if (choice->image != nullptr || choice->algorithm != TupleMergeAcl::kName) return built_anew();
+  if (choice->image != nullptr || choice->algorithm != TupleMergeAcl::kName) return none;
   patched.chosen_at = choice->chosen_at;
   if (state.images == nullptr || state.algorithm != choice->algorithm)
     patched.fresh = make_acl_images(choice->algorithm, live_.publisher_);
-  patched.made = true;
-  return (patched.fresh != nullptr ? patched.fresh : state.images)->make(state.list);
+  Patched& kept = patched_[d.name];
+  kept = std::move(patched);
+  return live_.build_images(state, *(kept.fresh != nullptr ? kept.fresh : state.images), kept.list);
+}
+
+std::shared_ptr<const Image> LiveTables::Reload::same_routes(const TableDeclaration& d, const SourcedRib& routes) {
+  const SourcedRib* now = nullptr;
+  std::shared_ptr<const Image> image;
+  {
+    const auto inside = live_.inside();
+    const auto model = live_.models_.routes.find(d.name);
+    const auto table = live_.tables_.routes.find(d.name);
+    const auto source = live_.sources_.find({"routes", d.name});
+    if (model == live_.models_.routes.end() || table == live_.tables_.routes.end() || source == live_.sources_.end() ||
+        !same_declaration(source->second.declaration, d))
+      return nullptr;
+    now = &model->second;
+    image = table->second;
+  }
+  // Only changes write to routes, and this is the only one.
+  if (!now->same_routes(routes)) return nullptr;
+  kept_.insert({"routes", d.name});
+  return image;
+}
+
+// What neighbours are known the table follows by itself.
+std::optional<TablesInUse::Unchanged> LiveTables::Reload::same_adjacencies(const TableDeclaration& d,
+                                                                           const std::string& text) {
+  const auto inside = live_.inside();
+  const Key key("adjacency", d.name);
+  const auto model = live_.models_.adjacencies.find(d.name);
+  const auto source = live_.sources_.find(key);
+  const auto image = live_.tables_.adjacencies.find(d.name);
+  if (model == live_.models_.adjacencies.end() || source == live_.sources_.end() ||
+      image == live_.tables_.adjacencies.end() || !kept_.contains({"routes", d.routes}))
+    return std::nullopt;
+  if (model->second.text != text || source->second.unsaved || !same_declaration(source->second.declaration, d))
+    return std::nullopt;
+  kept_.insert(key);
+  return Unchanged{image->second, live_.load_of("adjacency", d.name)};
 }
 
 Rib LiveTables::Reload::best_routes(const std::string& table) {
+  const auto inside = live_.inside();
   const auto found = live_.models_.routes.find(table);
   return found == live_.models_.routes.end() ? Rib() : found->second.best_routes();
 }
@@ -121,6 +146,14 @@ Result<uint64_t> LiveTables::Reload::commit(GraphGeneration next) {
     return Error(fmt::format("the tables before and after would take {}, more than the limit of {}", in_bytes(sum),
                              in_bytes(live_.max_bytes_)),
                  "the tables stay as they are; give run a larger --max-memory");
+  }
+  if (kept_.size() == next.loads.size()) {
+    // Only when its files were looked at is news.
+    std::swap(live_.loads_, next.loads);
+    Sources sources = sources_of(next.router);
+    std::swap(live_.sources_, sources);
+    committed_ = true;
+    return live_.publisher_.generation();
   }
   auto snapshot = bind_plan(live_.plan_, live_.router_, next.tables);
   if (!snapshot) return std::move(snapshot).error();
@@ -159,6 +192,9 @@ Result<uint64_t> LiveTables::Reload::commit(GraphGeneration next) {
   std::swap(live_.models_.reach, next.models.reach);
   for (auto& [table, patched] : patched_) {
     AclState& state = live_.acls_.find(table)->second;
+    static_assert(std::is_nothrow_move_assignable_v<RuleList>);
+    state.list = std::move(patched.list);
+    state.text.forget();
     if (patched.fresh != nullptr) state.images = std::move(patched.fresh);
     state.algorithm = TupleMergeAcl::kName;
     state.chosen_at = patched.chosen_at;

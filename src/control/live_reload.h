@@ -25,6 +25,8 @@ struct TableReload {
   RuleList::Difference rules;  // kRules: those that came and went
 };
 
+// Where the tables have a lock (LiveTables::set_lock): made, committed and destroyed with it held, and asked without
+// it.
 class LiveTables::Reload final : public TablesInUse {
  public:
   // `all`: no table is known to be unchanged.
@@ -38,10 +40,13 @@ class LiveTables::Reload final : public TablesInUse {
   // routes.
   std::optional<Unchanged> unchanged(const TableDeclaration& declaration) override;
   Result<std::shared_ptr<const Image>> changed(const TableDeclaration& declaration, const RuleSet& rules) override;
+  std::shared_ptr<const Image> same_routes(const TableDeclaration& declaration, const SourcedRib& routes) override;
+  std::optional<Unchanged> same_adjacencies(const TableDeclaration& declaration, const std::string& text) override;
   Rib best_routes(const std::string& table) override;
 
-  // Publishes what was read with this, and takes it over. The graph is that of the run. Returns the generation. Errors:
-  // more than max_bytes; a table that an element uses is not there; out of memory. The tables are as they were then.
+  // Publishes what was read with this, and takes it over. The graph is that of the run. Returns the generation, which
+  // stays where no table differs from what it was. Errors: more than max_bytes; a table that an element uses is not
+  // there; out of memory. The tables are as they were then.
   Result<uint64_t> commit(GraphGeneration next);
   // After commit, in the order of declaration.
   std::vector<TableReload> tables() const;
@@ -50,18 +55,16 @@ class LiveTables::Reload final : public TablesInUse {
   using Key = std::pair<std::string, std::string>;  // kind and name
   // A list that has become another by steps, whose images are `fresh` where it has none to patch.
   struct Patched {
+    RuleList list;
     std::unique_ptr<AclImages> fresh;
     size_t chosen_at = 0;
-    bool made = false;  // an image, that of this version
   };
-  void take_back(const std::string& table, Patched& patched, bool whole);
   // All images while both generations are there.
   size_t bytes_with(const GraphGeneration& next) const;
 
   LiveTables& live_;
   bool all_;
   bool committed_ = false;
-  int unwinding_;
   std::set<Key> kept_;
   std::map<std::string, Patched> patched_;
 };

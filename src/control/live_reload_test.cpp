@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "elements/register_all.h"
 #include "exec/engine.h"
@@ -127,10 +128,68 @@ TEST_F(LiveReload, LeavesTablesAloneWhoseFilesNobodyHasWritten) {
 
 TEST_F(LiveReload, ReadsEverythingWhereItIsAskedTo) {
   start();
-  const TableSet before = tables_->tables();
-  for (const auto& [table, one] : reload(true)) EXPECT_NE(one.how, How::kUnchanged) << table;
-  EXPECT_NE(tables_->tables().routes, before.routes);
+  const auto looked = [&] {
+    std::map<std::string, uint64_t> at;
+    for (const TableLoad& load : tables_->loads()) at[load.name] = load.read.front().looked_ns;
+    return at;
+  };
+  const auto before = looked();
+  // settle() moves a time by whole grains, and a look at another time not.
+  const auto read = [&](const std::string& table) {
+    return (looked().at(table) - before.at(table)) % FileStamp::kGrain != 0;
+  };
+  for (const auto& [table, one] : reload()) EXPECT_FALSE(read(table)) << table;
+  for (const auto& [table, one] : reload(true)) EXPECT_TRUE(read(table)) << table;
   EXPECT_EQ(list("small"), "deny udp from any to any port 53\npermit from any to any\n");
+}
+
+// Files that were written and say what they said: nothing is built, no packet meets another generation, and the next
+// reload need not read them.
+TEST_F(LiveReload, WhatSaysTheSameIsNoChange) {
+  start();
+  const TableSet before = tables_->tables();
+  const auto again = [&](bool all) {
+    const auto done = reload(all);
+    EXPECT_EQ(done.size(), 4u) << error_;
+    for (const auto& [table, one] : done) EXPECT_EQ(one.how, How::kUnchanged) << table;
+    EXPECT_EQ(runtime_->publisher().generation(), 1u);
+    EXPECT_EQ(tables_->tables().acls, before.acls);
+    EXPECT_EQ(tables_->tables().routes, before.routes);
+    EXPECT_EQ(tables_->tables().adjacencies, before.adjacencies);
+    EXPECT_EQ(done.at("large").entries, 1001u);
+    EXPECT_EQ(done.at("fib").entries, 2u);
+    EXPECT_EQ(done.at("adj").entries, 2u);
+  };
+  again(true);
+  const auto text_of = [&](const char* name) {
+    std::ifstream in(folder_ + "/" + name);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  for (const char* name : {"acl", "more", "small", "rib4", "rib6", "adj"}) {
+    SCOPED_TRACE(name);
+    write(name, text_of(name));
+    again(false);
+    again(false);
+  }
+  // Changes go on from there, and a reload takes them back, by what differs.
+  ASSERT_TRUE(tables_->change_routes("fib", "add 11.0.0.0/8 via 192.0.2.2\n", "c", false).ok());
+  ASSERT_TRUE(tables_->change_acl("large", "delete 1\n", "c", false).ok());
+  ASSERT_TRUE(tables_->change_adjacencies("adj", "delete 192.0.2.2\n", "c", false).ok());
+  const auto done = reload(true);
+  ASSERT_EQ(done.size(), 4u) << error_;
+  EXPECT_EQ(done.at("large").how, How::kRules);
+  EXPECT_EQ(done.at("small").how, How::kUnchanged);
+  EXPECT_EQ(done.at("fib").how, How::kReplaced);
+  EXPECT_EQ(done.at("adj").how, How::kReplaced);
+  EXPECT_EQ(done.at("adj").entries, 2u);
+  EXPECT_EQ(runtime_->publisher().generation(), 5u);
+  // The adjacency alone: its routes stay.
+  ASSERT_TRUE(tables_->change_adjacencies("adj", "delete 192.0.2.2\n", "c", false).ok());
+  const auto last = reload(true);
+  ASSERT_EQ(last.size(), 4u) << error_;
+  EXPECT_EQ(last.at("fib").how, How::kUnchanged);
+  EXPECT_EQ(last.at("adj").how, How::kReplaced);
+  EXPECT_EQ(last.at("adj").entries, 2u);
 }
 
 // What was written just before it was read may have been written again since, and look the same.
@@ -266,10 +325,17 @@ TEST_F(LiveReload, IsRefusedWhereBothWouldNotFit) {
   start();
   const size_t bytes = tables_->bytes();
   start(bytes + bytes / 2);
-  EXPECT_EQ(reload().size(), 4u) << error_;  // nothing is made
-  EXPECT_TRUE(reload(true).empty());
+  EXPECT_EQ(reload(true).size(), 4u) << error_;  // nothing is made
+  write("rib4", "10.0.0.0/8 via 192.0.2.2\n");
+  write("acl", many_rules(700));
+  EXPECT_TRUE(reload().empty());
   EXPECT_NE(error_.find("more than the limit"), std::string::npos) << error_;
-  EXPECT_EQ(reload().at("fib").how, How::kUnchanged);
+  write("rib4", "10.0.0.0/8 via 192.0.2.1\n");
+  write("acl", many_rules(1000));
+  const auto done = reload();
+  ASSERT_EQ(done.size(), 4u) << error_;
+  EXPECT_EQ(done.at("fib").how, How::kUnchanged);
+  EXPECT_EQ(done.at("large").how, How::kUnchanged);
 }
 
 }  // namespace

@@ -18,6 +18,16 @@
 #include "tables/lpm/algorithms.h"
 
 namespace sluice {
+namespace {
+
+Result<std::string> routes_algorithm(const Image& image) {
+  const ImageSection* four = image.find(SectionTag::kFib4);
+  const ImageSection* six = image.find(SectionTag::kFib6);
+  if (four == nullptr || six == nullptr) return Error("the route table's image lacks a family");
+  return fmt::format("{}+{}", section_algorithm(*four), section_algorithm(*six));
+}
+
+}  // namespace
 
 Result<const SourcedRib*> LiveTables::routes(const std::string& table) const {
   if (auto ok = known_table(tables_.routes, "route table", table); !ok) return std::move(ok).error();
@@ -27,10 +37,17 @@ Result<const SourcedRib*> LiveTables::routes(const std::string& table) const {
 
 Result<std::shared_ptr<const Image>> LiveTables::make_routes(const TableChange& change, const SourcedRib& next,
                                                              const std::vector<RouteStep>& steps, bool dry_run) {
-  if (dry_run) return make_rebuilt_route_images(change.algorithm)->make(next, steps);
-  auto& images = route_images_[change.table];
-  if (images == nullptr) images = make_route_images(change.algorithm, publisher_);
-  return images->make(next, steps);
+  if (const auto at = route_images_.find(change.table); !dry_run && at != route_images_.end() && !steps.empty())
+    return at->second->make(next, steps);
+  // A build. Its maker is nobody's until it is done: who looks for the size of what there is finds the other one.
+  auto fresh = dry_run ? make_rebuilt_route_images(change.algorithm) : make_route_images(change.algorithm, publisher_);
+  auto made = [&] {
+    // With steps they are the table's own routes, changed already: that is not to be seen.
+    const LetGo aside(steps.empty() ? seen_ : nullptr);
+    return fresh->make(next, steps);
+  }();
+  if (made.ok() && !dry_run) route_images_[change.table] = std::move(fresh);
+  return made;
 }
 
 Result<LiveTables::LiveNextHops*> LiveTables::live_next_hops(const std::string& adjacencies) {
@@ -82,10 +99,9 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, const So
   change.entries_after = next.prefixes();
   change.bytes_before = before.bytes().size();
   change.parse_seconds = parse_seconds;
-  const ImageSection* four = before.find(SectionTag::kFib4);
-  const ImageSection* six = before.find(SectionTag::kFib6);
-  if (four == nullptr || six == nullptr) return Error("the route table's image lacks a family");
-  change.algorithm = fmt::format("{}+{}", section_algorithm(*four), section_algorithm(*six));
+  auto algorithm = routes_algorithm(before);
+  if (!algorithm) return std::move(algorithm).error();
+  change.algorithm = std::move(*algorithm);
   // How a table grows depends on its algorithm: what is there is the least that will do.
   if (auto ok = fits(change, change.entries_after < change.entries_before ? 0 : change.bytes_before); !ok)
     return std::move(ok).error();
@@ -175,6 +191,30 @@ Result<TableChange> LiveTables::change_routes(const std::string& table, std::str
   ScopeExit routes([&] { rib.rollback(); });
   auto steps = take_route_change(rib, text, name);
   if (!steps) return std::move(steps).error();
+  TableChange about{.table = table, .kind = "routes"};
+  about.parse_seconds = clock.seconds();
+  if (!rib.changed()) return nothing_differs(std::move(about), dry_run);
+  if (!dry_run && seen_ != nullptr && !route_images_.contains(table)) {
+    // The first change builds what all others patch, of the routes as they were: nobody who looks meanwhile finds a
+    // route that packets do not go by.
+    about.entries_before = load_of("routes", table).entries;
+    about.entries_after = rib.prefixes();
+    const Image& before_image = *tables_.routes.find(table)->second;
+    if (auto ok = fits(about, about.entries_after < about.entries_before ? 0 : before_image.bytes().size()); !ok)
+      return std::move(ok).error();
+    auto algorithm = routes_algorithm(before_image);
+    if (!algorithm) return std::move(algorithm).error();
+    about.algorithm = std::move(*algorithm);
+    rib.rollback();
+    auto built = make_routes(about, rib, {}, false);
+    if (!built) return std::move(built).error();
+    rib.begin();
+    steps = take_route_change(rib, text, name);
+    if (!steps) {
+      route_images_.erase(table);
+      return std::move(steps).error();
+    }
+  }
   auto change = commit_routes(table, rib, *steps, clock.seconds(), dry_run);
   if (change.ok() && !dry_run) {
     routes.release();
@@ -191,9 +231,21 @@ Result<TableChange> LiveTables::replace_routes(const std::string& table, const s
   next_hops_of(table);
   // Next hops keep their numbers, so that what goes by them stays as it is.
   const auto before = models_.routes.find(table);
-  auto read = read_route_sources(files, nullptr, {},
-                                 before == models_.routes.end() ? NextHopIds() : before->second.next_hops(), &inputs);
+  NextHopIds known = before == models_.routes.end() ? NextHopIds() : before->second.next_hops();
+  bool same = false;
+  auto read = [&] {
+    // Only changes write to routes, and this is the only one.
+    const LetGo aside(seen_);
+    auto routes = read_route_sources(files, nullptr, {}, std::move(known), &inputs);
+    same = routes.ok() && before != models_.routes.end() && before->second.same_routes(*routes);
+    return routes;
+  }();
   if (!read) return std::move(read).error();
+  if (same) {
+    TableChange nothing{.table = table, .kind = "routes"};
+    nothing.parse_seconds = clock.seconds();
+    return nothing_differs(std::move(nothing), dry_run);
+  }
   // Its place is made before the flip.
   decltype(models_.routes) model;
   model.emplace(table, std::move(*read));
@@ -232,7 +284,7 @@ Result<TableChange> LiveTables::change_adjacencies(const std::string& table, std
   change.parse_seconds = clock.seconds();
   if (auto done = commit_next_hops(**live, std::move(next), changes, change, dry_run); !done)
     return std::move(done).error();
-  if (!dry_run) note_change("adjacency", table);
+  if (!dry_run && !definitions->empty()) note_change("adjacency", table);
   return change;
 }
 
@@ -249,11 +301,20 @@ Result<void> LiveTables::commit_next_hops(LiveNextHops& live, NextHops next, con
   auto image = adjacency_image(live, next, changes, dry_run);
   if (!image) return std::move(image).error();
   change.build_seconds = build.seconds();
-  TableSet set = tables_;
-  if (*image != nullptr) {
-    change.bytes_after = (*image)->bytes().size();
-    set.adjacencies[table] = std::move(*image);
+  if (*image == nullptr) {
+    // What was said of them leads no packet elsewhere.
+    images.release();
+    change.differs = false;
+    change.bytes_peak = bytes();
+    if (!dry_run) {
+      change.generation = publisher_.generation();
+      live.hops = std::move(next);
+    }
+    return {};
   }
+  TableSet set = tables_;
+  change.bytes_after = (*image)->bytes().size();
+  set.adjacencies[table] = std::move(*image);
   change.bytes_peak = bytes() + (dry_run ? change.bytes_after : 0);
   if (auto ok = fits(change, dry_run ? change.bytes_after : 0); !ok) return ok;
   if (auto ok = publish(std::move(set), change, dry_run); !ok) return ok;

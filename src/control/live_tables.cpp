@@ -56,7 +56,7 @@ size_t LiveTables::bytes() const {
   });
   add(tables_.routes, [&](const std::string& name) {
     const auto it = route_images_.find(name);
-    return it == route_images_.end() ? 0 : it->second->bytes();
+    return it == route_images_.end() ? size_t{0} : it->second->bytes();
   });
   add(tables_.adjacencies, [&](const std::string& name) {
     const auto it = next_hops_.find(name);
@@ -64,6 +64,27 @@ size_t LiveTables::bytes() const {
     return patched == nullptr ? 0 : (1 + patched->replicas().replicas()) * patched->replicas().size();
   });
   return sum;
+}
+
+bool LiveTables::patches(const std::string& kind, const std::string& table) const {
+  if (kind == "acl") {
+    const auto it = acls_.find(table);
+    return it != acls_.end() && it->second.images != nullptr && it->second.images->bytes() != 0;
+  }
+  if (kind == "routes") return route_images_.contains(table);
+  const auto it = next_hops_.find(table);
+  return it != next_hops_.end() && it->second.images != nullptr;
+}
+
+TableChange LiveTables::nothing_differs(TableChange change, bool dry_run) {
+  const TableLoad& load = load_of(change.kind.c_str(), change.table);
+  change.differs = false;
+  change.algorithm = load.algorithm;
+  change.entries_before = change.entries_after = load.entries;
+  change.bytes_before = change.bytes_after = load.bytes;
+  change.bytes_peak = bytes();
+  if (!dry_run) change.generation = publisher_.generation();
+  return change;
 }
 
 TableLoad& LiveTables::load_of(const char* kind, const std::string& table) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,9 +15,11 @@
 
 #include "base/input_file.h"
 #include "base/result.h"
+#include "base/turn_lock.h"
 #include "control/acl_images.h"
 #include "control/route_images.h"
 #include "control/rule_list.h"
+#include "control/rule_text.h"
 #include "elements/tables.h"
 #include "exec/plan.h"
 #include "exec/publisher.h"
@@ -31,6 +34,8 @@ namespace sluice {
 struct TableChange {
   std::string table, kind, algorithm;
   uint64_t generation = 0;  // 0: a dry run
+  bool differs = true;      // false: the table is what the change asks for; nothing was built, the generation stays
+  std::optional<RuleList::Difference> rules;  // of a list that changed by its rules: those that came and went
   size_t entries_before = 0, entries_after = 0;
   size_t bytes_before = 0, bytes_after = 0;  // of the table's image
   size_t bytes_peak = 0;                     // of all images while the old generation and the new one are both there
@@ -40,13 +45,18 @@ struct TableChange {
   double publish_seconds = 0;     // from the image to the moment since which every new batch meets it
 };
 
-// The tables of a running Engine and what they were made of. One thread at a time.
+// The tables of a running Engine and what they were made of. One thread at a time, but for `set_lock`.
 class LiveTables {
  public:
   // All arguments but the sets outlive this. `loads` says how the tables were made; `max_bytes`: of all images, the
   // generation that is replaced included; 0: no limit.
   LiveTables(const Router& router, const Plan& plan, Publisher& publisher, TableSet tables, TableModels models,
              std::vector<TableLoad> loads, size_t max_bytes);
+
+  // From here on a thread that holds `seen` may look while another changes: every call is made with it held, and
+  // changes (one at a time: what else excludes them is the caller's) let it go where a table is read or built. What is
+  // looked at meanwhile is as it was before the change.
+  void set_lock(TurnLock& seen) { seen_ = &seen; }
 
   // A change in text, a step a line; `name` stands for the text in messages.
   //   add [at N] RULE        N: where the rule will stand; without it: at the end
@@ -101,6 +111,10 @@ class LiveTables {
   // The generation with which a table was changed last; 0: never.
   uint64_t changed(const std::string& kind, const std::string& table) const;
 
+  // Whether a change to a table by text patches what there is, and so takes as long as its steps: seldom, where the
+  // image has no more room for them, longer.
+  bool patches(const std::string& kind, const std::string& table) const;
+
   // Reads all tables again, while they are in use: is made first, then given to load_generation, then committed. What
   // is not committed leaves no trace. Nothing else changes the tables meanwhile.
   class Reload;
@@ -131,14 +145,17 @@ class LiveTables {
     RuleList list;
     std::unique_ptr<AclImages> images;  // nullptr: it has not changed yet
     std::string algorithm;              // of the images
+    RuleText text;                      // that the list was read from, where a request sent it
     size_t chosen_at = 0;               // rules when `auto` chose an algorithm for a list that changes; 0: it has not
   };
   Result<AclState*> acl_state(const std::string& table);
   // What takes back, at the end of its scope, what was changed in the list since RuleList::begin(); defined where it is
   // used.
   auto goes_back(AclState& state, const std::string& table);
-  // Whether the list, much like these rules, has become them by the steps that differ.
-  bool becomes(AclState& state, const std::string& table, const RuleSet& rules) const;
+  // Whether the list, which is the table's or a copy, much like these rules, has become them by the steps that differ.
+  bool becomes(RuleList& list, const std::string& table, const RuleSet& rules) const;
+  // The image of the list by `maker`, which nobody looks at yet. Where that is a build, nobody waits for it.
+  Result<std::shared_ptr<const Image>> build_images(AclState& state, AclImages& maker, const RuleList& list);
   // Publishes `list` in place of the list; `change` has what is known by then. `whole`: it is another list.
   Result<void> commit_acl(AclState& state, const RuleList& list, bool whole, TableChange& change, bool dry_run);
   struct AclChoice {
@@ -175,6 +192,12 @@ class LiveTables {
   size_t rules_that_fit(const std::string& table) const;
   Result<void> publish(TableSet next, TableChange& change, bool dry_run);
   TableLoad& load_of(const char* kind, const std::string& table);
+  // As long as it lives nobody else looks, where the tables are shared.
+  std::unique_lock<TurnLock> inside() const {
+    return seen_ != nullptr ? std::unique_lock(*seen_) : std::unique_lock<TurnLock>();
+  }
+  // Of one that changes nothing.
+  TableChange nothing_differs(TableChange change, bool dry_run);
   // Of a change that is made.
   void note_change(const std::string& kind, const std::string& table);
   struct Source;
@@ -203,6 +226,7 @@ class LiveTables {
   static Sources sources_of(const Router& router);
   Sources sources_;
   size_t max_bytes_;
+  TurnLock* seen_ = nullptr;  // nullptr: nobody looks meanwhile
 };
 
 }  // namespace sluice

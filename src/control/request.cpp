@@ -74,26 +74,35 @@ std::string result_text(const Json& result) {
   return result.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string answer_request(std::string_view line, const std::function<Result<std::string>(Json&)>& run) {
+Result<Json> read_request(std::string_view line) {
   try {
-    Result<std::string> result = std::string();
     auto request = read_json(line, "the request", kRequestLimits);
-    if (!request) {
-      result = Error(request.error().message, R"(such as {"v": 1, "command": "show runtime"})");
-    } else if (!request->is_object()) {
-      result = Error("the request is not a JSON object");
-    } else if (const auto version = request->find("v"); version == request->end() || !version->is_number_integer() ||
-                                                        version->get<int64_t>() != kControlVersion) {
-      result = Error(fmt::format("the request is not of version {}, which this process supports", kControlVersion),
-                     "use the sluice version of the running process");
-    } else {
-      result = run(*request);
+    if (!request) return Error(request.error().message, R"(such as {"v": 1, "command": "show runtime"})");
+    if (!request->is_object()) return Error("the request is not a JSON object");
+    const auto version = request->find("v");
+    if (version == request->end() || !version->is_number_integer() || version->get<int64_t>() != kControlVersion) {
+      return Error(fmt::format("the request is not of version {}, which this process supports", kControlVersion),
+                   "use the sluice version of the running process");
     }
+    return request;
+  } catch (const std::bad_alloc&) {
+    return Error("out of memory");
+  }
+}
+
+std::string answer_request(Json& request, const std::function<Result<std::string>(Json&)>& run) {
+  try {
+    const Result<std::string> result = run(request);
     if (!result) return refusal(result.error());
     return fmt::format(R"({{"v":{},"ok":true,"result":)", kControlVersion).append(*result) + '}';
   } catch (const std::bad_alloc&) {
     return refusal(Error("out of memory"));
   }
+}
+
+std::string answer_request(std::string_view line, const std::function<Result<std::string>(Json&)>& run) {
+  auto request = read_request(line);
+  return request.ok() ? answer_request(*request, run) : refusal(request.error());
 }
 
 Result<Json> read_answer(std::string_view line, bool* theirs) {

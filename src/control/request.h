@@ -32,8 +32,13 @@ inline constexpr JsonLimits kAnswerLimits{size_t{1} << 23, 1024};
 // twice, more than the limits, more than 64 levels.
 Result<nlohmann::ordered_json> read_json(std::string_view line, const char* what, const JsonLimits& limits);
 
-// The answer to one request, whatever its bytes are: an object without newlines. `run` gets an object of our version,
-// whose strings it may take, and returns the result as text: an object without newlines.
+// A request, whatever its bytes are: an object of our version. Errors: it is none; no memory for it.
+Result<nlohmann::ordered_json> read_request(std::string_view line);
+// The answer to one: an object without newlines. `run` may take the request's strings, and returns the result as text:
+// an object without newlines.
+std::string answer_request(nlohmann::ordered_json& request,
+                           const std::function<Result<std::string>(nlohmann::ordered_json&)>& run);
+// Both.
 std::string answer_request(std::string_view line,
                            const std::function<Result<std::string>(nlohmann::ordered_json&)>& run);
 // A result as text; what is not UTF-8 in it becomes U+FFFD.

@@ -286,6 +286,7 @@ void RuleList::insert(size_t position, const AclRule& rule) {
 
 void RuleList::replace(size_t position, const AclRule& rule) {
   Entry& e = entry(place(position));
+  if (same_rule(e.rule, rule)) return;
   undo_.push_back({Undo::Verb::kReplace, position, e});
   index(e, false);
   e.rule = rule;
@@ -359,6 +360,29 @@ std::optional<std::vector<uint32_t>> RuleList::kept_in(const RuleSet& next, size
     if (d == 0) return kept;
     from_above(d, k) ? --y : --x;
   }
+}
+
+bool RuleList::same_as(const RuleSet& next, const SameFile& same_file) const {
+  if (size_ != next.rules.size()) return false;
+  // Names are compared once for each pair of files: most rules are in that of the rule before.
+  std::set<std::pair<uint32_t, uint32_t>> same;
+  const auto same_place = [&](const AclRule& a, const AclRule& b) {
+    if (a.line != b.line) return false;
+    const bool named = a.file < files_.size(), theirs_named = b.file < next.files.size();
+    if (!named || !theirs_named) return named == theirs_named;
+    if (same.contains({a.file, b.file})) return true;
+    if (!same_file(files_[a.file], next.files[b.file])) return false;
+    same.emplace(a.file, b.file);
+    return true;
+  };
+  auto rule = next.rules.begin();
+  for (const Chunk& chunk : chunks_) {
+    for (const Entry& e : chunk) {
+      if (!same_place(e.rule, *rule) || !same_rule(e.rule, *rule)) return false;
+      ++rule;
+    }
+  }
+  return true;
 }
 
 bool RuleList::become(const RuleSet& next, size_t most) {

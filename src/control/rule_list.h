@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -37,8 +38,13 @@ class RuleList {
   // From here on changes are noted.
   void begin();
   void insert(size_t position, const AclRule& rule);
+  // Where the same rule stands there already, it stays.
   void replace(size_t position, const AclRule& rule);
   void erase(size_t position);
+  // Whether `next` has the same rules in the same lines of the same files, which may be called otherwise there:
+  // `same_file` gets the name of one of these files and of one of `next`.
+  using SameFile = std::function<bool(const std::string&, const std::string&)>;
+  bool same_as(const RuleSet& next, const SameFile& same_file = std::equal_to<std::string>()) const;
   // Becomes the list `next` by steps, at most `most`; rules that both have stay, and what is written elsewhere is
   // noted. False, and nothing has changed: it takes more steps, or `next` is of files that this one does not know.
   bool become(const RuleSet& next, size_t most);
@@ -52,6 +58,8 @@ class RuleList {
     size_t added = 0, deleted = 0;
   };
   Difference difference() const;
+  // Whether anything was changed since begin().
+  bool changed() const { return !undo_.empty(); }
 
   // Entries that were moved or compared since the list was made: what changes cost.
   uint64_t work() const { return work_; }

@@ -151,6 +151,41 @@ TEST(RuleList, BecomesAnotherByTheRulesThatDiffer) {
   }));
 }
 
+TEST(RuleList, IsTheSameWhereRulesAndTheirPlacesAre) {
+  RuleSet from = ports(600);
+  from.files = {"a", "b"};
+  for (uint32_t i = 0; i < 600; ++i) {
+    from.rules[i].file = i % 2;
+    from.rules[i].line = i + 1;
+  }
+  const RuleList list(from);
+  EXPECT_TRUE(list.same_as(from));
+  RuleSet other = from;
+  other.files = {"c", "d", "a"};
+  EXPECT_FALSE(list.same_as(other));
+  EXPECT_TRUE(list.same_as(other, [](const std::string& mine, const std::string& its) {
+    return mine == (its == "c" ? "a" : its == "d" ? "b" : "");
+  }));
+  other.files = {"b", "a"};
+  EXPECT_FALSE(list.same_as(other));
+  for (AclRule& rule : other.rules) rule.file = 1 - rule.file;
+  EXPECT_TRUE(list.same_as(other));
+  const auto differs = [&](auto&& edit) {
+    RuleSet edited = from;
+    edit(edited);
+    return !list.same_as(edited);
+  };
+  for (const size_t at : {size_t{0}, size_t{256}, size_t{599}}) {
+    EXPECT_TRUE(differs([&](RuleSet& s) { s.rules[at].line += 1; }));
+    EXPECT_TRUE(differs([&](RuleSet& s) { s.rules[at].file = 1 - s.rules[at].file; }));
+    EXPECT_TRUE(differs([&](RuleSet& s) { s.rules[at].log = true; }));
+    EXPECT_TRUE(differs([&](RuleSet& s) { s.rules.erase(s.rules.begin() + static_cast<ptrdiff_t>(at)); }));
+    EXPECT_TRUE(differs([&](RuleSet& s) { std::swap(s.rules[at], s.rules[at ^ 1]); }));
+  }
+  EXPECT_TRUE(differs([](RuleSet& s) { s.rules.push_back(s.rules.back()); }));
+  EXPECT_TRUE(RuleList().same_as({}));
+}
+
 TEST(RuleList, BecomesNoListOfUnknownFiles) {
   RuleSet from = ports(8), to = ports(8);
   from.files = {"a"};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 #include <vector>
@@ -164,6 +165,10 @@ std::string prometheus_text(const Json& r) {
   return m.take();
 }
 
+uint64_t Windows::Said::age_seconds() const {
+  return (now_ns() - at_ns) / 1'000'000'000;
+}
+
 const Windows::Said* Windows::ask(const Json& request) {
   const std::string line = request.dump(-1, ' ', false, Json::error_handler_t::replace);
   auto it = said_.find(line);
@@ -176,7 +181,9 @@ const Windows::Said* Windows::ask(const Json& request) {
   said.what = std::move(answer[said.ok ? "result" : "error"]);
   said.at_ns = now_ns();
   // Strangers choose what is asked for.
-  if (it == said_.end() && said_.size() >= kMostSaid) said_.clear();
+  if (it == said_.end() && said_.size() >= kMostSaid) {
+    said_.erase(std::ranges::min_element(said_, {}, [](const auto& one) { return one.second.at_ns; }));
+  }
   return &(said_[line] = std::move(said));
 }
 
@@ -200,7 +207,7 @@ HttpAnswer Windows::health() {
   const Said* said = ask({{"v", kControlVersion}, {"command", "show report"}});
   HttpAnswer answer;
   if (said == nullptr) {
-    // Tables are being changed: packets flow meanwhile.
+    // Whoever holds the tables for so long: packets flow meanwhile.
     answer.body = "ok: a change is being made\n";
   } else if (said->ok) {
     answer.body = "ok\n";
@@ -217,6 +224,7 @@ HttpAnswer Windows::metrics() {
   answer.type = "text/plain; version=0.0.4; charset=utf-8";
   if (said != nullptr && said->ok) {
     answer.body = prometheus_text(said->what);
+    answer.age_seconds = said->age_seconds();
     return answer;
   }
   answer.status = 503;
@@ -251,7 +259,9 @@ HttpAnswer Windows::api(const std::string& name, const HttpRequest& request) {
     const Said* said = ask(body);
     if (said == nullptr) return error_answer(503, "a change is being made", "try again");
     if (!said->ok) return json_answer(400, {{"error", said->what}});
-    return json_answer(200, said->what);
+    HttpAnswer answer = json_answer(200, said->what);
+    answer.age_seconds = said->age_seconds();
+    return answer;
   }
   if (name.empty()) return json_answer(200, {{"version", kControlVersion}, {"paths", names}});
   const std::string near = closest_match(name, names);

@@ -16,8 +16,8 @@ namespace sluice {
 // One thread asks. docs/operate.md lists the paths.
 class Windows {
  public:
-  // The answer to a request of the control protocol, as a line; nothing: another request is being answered, which may
-  // take seconds.
+  // The answer to a request of the control protocol, as a line; nothing: what it would be made of is in other hands for
+  // longer than who asks by HTTP waits.
   using Ask = std::function<std::optional<std::string>(std::string_view line)>;
   explicit Windows(Ask ask) : ask_(std::move(ask)) {}
 
@@ -28,6 +28,7 @@ class Windows {
     uint64_t at_ns = 0;
     bool ok = false;
     nlohmann::ordered_json what;  // the result or the error
+    uint64_t age_seconds() const;
   };
   // The last answer, where it is of this moment, or where there is none now; nullptr: there is none at all.
   const Said* ask(const nlohmann::ordered_json& request);

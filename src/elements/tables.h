@@ -82,6 +82,10 @@ class TablesInUse {
   // The image of these rules, made of the one in use by what differs; nullptr: it has to be built. Errors: those of
   // the builder.
   virtual Result<std::shared_ptr<const Image>> changed(const TableDeclaration& declaration, const RuleSet& rules) = 0;
+  // The image in use, where it is of these routes; nullptr: it has to be built. It is an unchanged table then.
+  virtual std::shared_ptr<const Image> same_routes(const TableDeclaration& declaration, const SourcedRib& routes) = 0;
+  // The same of an adjacency table that this text makes, with how it was made.
+  virtual std::optional<Unchanged> same_adjacencies(const TableDeclaration& declaration, const std::string& text) = 0;
   // Those of an unchanged table; none of a compiled image.
   virtual Rib best_routes(const std::string& table) = 0;
 };

@@ -165,8 +165,9 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableM
   return image;
 }
 
+// `in_use`: where it has the same routes, its image is the result, and `models` and `best` receive nothing.
 Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std::vector<Diagnostic>* warnings,
-                                 TableModels* models, Rib* best, InputSet* inputs) {
+                                 TableModels* models, Rib* best, InputSet* inputs, TablesInUse* in_use) {
   Clock clock;
   auto opened = open_inputs(d, ImageKind::kRoutes, inputs, load);
   if (!opened) return std::move(opened).error();
@@ -200,11 +201,16 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
     }
     load.entries = rib.size();
     load.parse_seconds = clock.lap();
-    image = share(build_routes(rib, d.algorithm.empty() ? kLpmAuto : d.algorithm,
-                               d.algorithm6.empty() ? kLpmAuto : d.algorithm6));
-    if (!image) return image;
+    if (in_use != nullptr && models != nullptr) image = in_use->same_routes(d, models->routes[d.name]);
+    if (*image != nullptr) {
+      models->routes.erase(d.name);
+    } else {
+      image = share(build_routes(rib, d.algorithm.empty() ? kLpmAuto : d.algorithm,
+                                 d.algorithm6.empty() ? kLpmAuto : d.algorithm6));
+      if (!image) return image;
+      if (best != nullptr) *best = std::move(rib);
+    }
     load.build_seconds = clock.lap();
-    if (best != nullptr) *best = std::move(rib);
   } else {
     load.parse_seconds = clock.lap();
   }
@@ -217,28 +223,33 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
 
 Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& routes, TableLoad& load,
                                       std::vector<Diagnostic>* warnings, TableModels* models, const Rib* rib,
-                                      InputSet* inputs, const NeighbourReach& reach) {
+                                      InputSet* inputs, const NeighbourReach& reach, TablesInUse* in_use) {
   Clock clock;
   auto opened = open_inputs(d, ImageKind::kAdjacency, inputs, load);
   if (!opened) return std::move(opened).error();
   Result<ImagePointer> image = opened->compiled;
   load.compiled = *image != nullptr;
   if (!load.compiled) {
+    std::string text = d.text;
+    std::vector<std::string> names;
+    for (InputFile& file : opened->files) {
+      names.push_back(file.name());
+      auto more = file.table();
+      if (!more) return std::move(more).error();
+      text += *more;
+      if (!text.empty() && text.back() != '\n') text += '\n';
+    }
+    if (auto same = in_use != nullptr ? in_use->same_adjacencies(d, text) : std::nullopt) {
+      load.entries = same->load.entries;
+      load.parse_seconds = clock.lap();
+      return same->image;
+    }
     auto ids = next_hops_of(routes);
     if (!ids) return std::move(ids).error();
     AdjacencyModel model;
     if (d.files.empty() && d.text.empty() && !d.neighbours) {
       model = default_adjacencies(Rib(std::move(*ids)));
     } else {
-      std::string text = d.text;
-      std::vector<std::string> names;
-      for (InputFile& file : opened->files) {
-        names.push_back(file.name());
-        auto more = file.table();
-        if (!more) return std::move(more).error();
-        text += *more;
-        if (!text.empty() && text.back() != '\n') text += '\n';
-      }
       RouteMatch match;
       if (rib != nullptr) match = [rib](const IpAddress& address) { return rib->match(address); };
       auto parsed = parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(names, "+")), *ids,
@@ -361,13 +372,13 @@ Result<ImagePointer> load_one(const TableDeclaration& d, const Image* routes, Ta
       break;
     case TableDeclaration::Type::kRoutes:
       report.kind = "routes";
-      image = load_routes(d, report, warnings, models, rib, inputs);
+      image = load_routes(d, report, warnings, models, rib, inputs, in_use);
       break;
     case TableDeclaration::Type::kAdjacency:
       report.kind = "adjacency";
       if (routes == nullptr)
         return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
-      image = load_adjacencies(d, *routes, report, warnings, models, rib, inputs, reach);
+      image = load_adjacencies(d, *routes, report, warnings, models, rib, inputs, reach, in_use);
       break;
   }
   if (image.ok()) report.bytes = (*image)->bytes().size();
@@ -464,6 +475,9 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
         if (const auto it = ribs.find(d.routes); adjacencies && it != ribs.end()) rib = &it->second;
         auto image = load_one(d, routes, &load, &out.warnings, models, rib, inputs, reach, in_use);
         if (image.ok() && rib == &best && best.size() != 0) ribs[d.name] = std::move(best);
+        // Read again, and the same: the ids of its next hops are those of the table in use.
+        const bool same = models != nullptr && !load.compiled && !models->routes.contains(d.name);
+        if (image.ok() && rib == &best && in_use != nullptr && same) unchanged_routes.insert(d.name);
         if (!image) {
           errors.add(located(*element, image.error()));
           continue;
