@@ -8,7 +8,8 @@
 Cost: runs in turns, round by round, each for --seconds: "plain" has no socket; "served" has --control and --http, which nobody uses, and so counts
 rules; "beside" is served, and another process spins on a core: what a busy core beside it costs by itself;
 "watched" is served and has, all at once, every second: /metrics, `show runtime`, `show rules --hits`, `sluice top`, a trace of one packet in 1,000 (whose answers are read, not parsed), a
-reload of the configuration (--reload acl: a replacement of the access list, --reload none), and one rule with `log`. `of_peer` is the median over the rounds of
+reload of the configuration, whose access list was written again with a rule more or less (--reload acl: a replacement of the access list by such a one,
+--reload none), and one rule with `log`. `of_peer` is the median over the rounds of
 its rate by that of the served run, `of_beside` by that beside a busy process. A run that was not looked at as often as it had to be says so in `late`.
 
 Effect: one run for --minutes; a minute has 100 replacements of one rule, 100 of the whole access list (--no-lists: none), and 100,000 changes of routes,
@@ -129,7 +130,7 @@ class Looks:
 
     def __init__(self, bench, run):
         self.bench, self.run, self.stop, self.done, self.problems = bench, run, threading.Event(), {}, []
-        self.packets = 0
+        self.packets = self.lists = 0
         works = {"metrics": self.metrics, "trace": self.trace, "change": self.change}
         self.threads = [threading.Thread(target=self.every_second, args=item, daemon=True) for item in works.items()]
         windows = (("show", "runtime", "--interval", "1"), ("show", "rules", "--hits", "--interval", "1"), ("top", "--interval", "1", "--times", "1000000"),
@@ -169,10 +170,19 @@ class Looks:
         return before != 0
 
     def change(self, client):
+        if self.bench.a.reload == "none":
+            return True
+        # Another file each time, so that no write is among what is measured.
+        self.lists += 1
+        next_list = self.bench.folder / "next.acl"
+        os.link(self.bench.folder / f"list{self.lists % 2}.acl", next_list)
+        os.replace(next_list, self.bench.folder / "logged.acl")
         if self.bench.a.reload == "reload":
-            client.ask("reload")
-        elif self.bench.a.reload == "acl":
-            client.ask("acl replace", table="acl", file=str(self.bench.folder / "logged.acl"))
+            done = client.ask("reload")
+        else:
+            done = client.ask("acl replace", table="acl", file=str(self.bench.folder / "logged.acl"))
+        if not done["differs"]:
+            raise RuntimeError("a list with another rule is no change")
         return True
 
     def end(self):
@@ -244,7 +254,8 @@ class Bench:
         rules = [i for i, line in enumerate(lines) if line and not line.startswith(("#", "define", "include"))]
         at = rules[most[0]["rule"] - 1] if most else rules[0]
         lines[at] += " log"
-        (self.folder / "logged.acl").write_text("\n".join(lines) + "\n")
+        for name, more in (("list0", []), ("list1", ["deny tcp from 198.18.0.0/15 to any port 9"])):
+            (self.folder / f"{name}.acl").write_text("\n".join([*more, *lines]) + "\n")
         self.toml("plain", "plain.acl")
 
     def generate(self, *words):
@@ -267,6 +278,7 @@ class Bench:
 
     def rate(self, case):
         self.toml("served", "logged.acl" if case == "watched" else "plain.acl")
+        (self.folder / "logged.acl").write_text((self.folder / "list0.acl").read_text())
         run = Run(self, case != "plain")
         busy = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if case == "beside" else None
         try:
