@@ -46,22 +46,25 @@ class Patched final : public AclImages {
 
  private:
   bool apply(const AclChange& change) {
-    const bool known = std::ranges::all_of(change.operations(), [this](const auto& one) {
-      return one.kind == AclChange::Kind::kRemove || one.rule.rule.file < files_;
+    const bool known = std::ranges::all_of(change.operations(), [&](const AclChange::Operation& one) {
+      return one.kind == AclChange::Kind::kRemove ||
+             (one.kind == AclChange::Kind::kAdd ? change.rule(one).file : one.file) < files_;
     });
     return patched_->apply(known ? change : named(change)).ok();
   }
   // The image has no names but those that it was made with.
   AclChange named(const AclChange& change) const {
     AclChange out;
-    for (const auto& [kind, each] : change.operations()) {
-      if (kind == AclChange::Kind::kRemove) {
+    for (const AclChange::Operation& each : change.operations()) {
+      if (each.kind == AclChange::Kind::kRemove) {
         out.remove(each.priority);
-        continue;
+      } else if (each.kind == AclChange::Kind::kPlace) {
+        each.file < files_ ? out.place(each.priority, each.file, each.line) : out.place(each.priority, 0, 0);
+      } else {
+        AclRule rule = change.rule(each);
+        if (rule.file >= files_) rule.file = rule.line = 0;
+        out.add(each.priority, rule);
       }
-      AclRule rule = each.rule;
-      if (rule.file >= files_) rule.file = rule.line = 0;
-      kind == AclChange::Kind::kAdd ? out.add(each.priority, rule) : out.place(each.priority, rule);
     }
     return out;
   }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -362,8 +363,9 @@ class PacketWays::Walk final : public HostContext {
                                      : fmt::format("adds {} bytes at the front", -bytes_moved));
     }
     if (after.end != before.end) said.push_back(fmt::format("length {} -> {}", before.length(), after.length()));
-    if (after.data == before.data) {
-      const size_t common = std::min<size_t>(bytes.size(), after.length());
+    const size_t common = std::min<size_t>(bytes.size(), after.length());
+    // Most elements change no byte.
+    if (after.data == before.data && std::memcmp(bytes.data(), after.bytes(), common) != 0) {
       size_t first = 0, last = common;
       while (first < common && bytes[first] == after.bytes()[first]) ++first;
       while (last > first && bytes[last - 1] == after.bytes()[last - 1]) --last;

@@ -272,6 +272,7 @@ RuleList::Entry RuleList::take(size_t position) {
 
 void RuleList::begin() {
   undo_.clear();
+  gone_.clear();
   change_.clear();
   files_before_ = files_.size();
   numbering_before_ = numbering_;
@@ -281,13 +282,14 @@ void RuleList::insert(size_t position, const AclRule& rule) {
   last_ = priority_for(position);
   put(position, {last_, rule});
   change_.add(last_, rule);
-  undo_.push_back({Undo::Verb::kInsert, position, {}});
+  undo_.push_back({Undo::Verb::kInsert, static_cast<uint32_t>(position)});
 }
 
 void RuleList::replace(size_t position, const AclRule& rule) {
   Entry& e = entry(place(position));
   if (same_rule(e.rule, rule)) return;
-  undo_.push_back({Undo::Verb::kReplace, position, e});
+  gone_.push_back(e);
+  undo_.push_back({Undo::Verb::kReplace, static_cast<uint32_t>(position)});
   index(e, false);
   e.rule = rule;
   index(e, true);
@@ -298,7 +300,8 @@ void RuleList::replace(size_t position, const AclRule& rule) {
 void RuleList::erase(size_t position) {
   Entry gone = take(position);
   change_.remove(gone.priority);
-  undo_.push_back({Undo::Verb::kErase, position, std::move(gone)});
+  gone_.push_back(std::move(gone));
+  undo_.push_back({Undo::Verb::kErase, static_cast<uint32_t>(position)});
 }
 
 // The shortest way from one list to the other: Myers, "An O(ND) Difference Algorithm and Its Variations", Algorithmica
@@ -395,9 +398,13 @@ bool RuleList::become(const RuleSet& next, size_t most) {
   for (const AclRule& rule : next.rules) {
     if (rule.file >= file_of.size() && (rule.line != 0 || rule.file != 0)) return false;
   }
+  const auto file_at = [&](uint32_t i) {
+    const uint32_t file = next.rules[i].file;
+    return file < file_of.size() ? file_of[file] : file;
+  };
   const auto placed = [&](uint32_t i) {
     AclRule rule = next.rules[i];
-    if (rule.file < file_of.size()) rule.file = file_of[rule.file];
+    rule.file = file_at(i);
     return rule;
   };
   const auto kept = kept_in(next, most);
@@ -413,12 +420,12 @@ bool RuleList::become(const RuleSet& next, size_t most) {
     for (Entry& e : chunk) {
       const uint32_t i = (*kept)[position++];
       if (i == ~uint32_t{0}) continue;
-      const AclRule rule = placed(i);
-      if (rule.file == e.rule.file && rule.line == e.rule.line) continue;
-      undo_.push_back({Undo::Verb::kPlace, position, e});
-      e.rule.file = rule.file;
-      e.rule.line = rule.line;
-      change_.place(e.priority, rule);
+      const uint32_t file = file_at(i), line = next.rules[i].line;
+      if (file == e.rule.file && line == e.rule.line) continue;
+      undo_.push_back({Undo::Verb::kPlace, static_cast<uint32_t>(position), e.rule.file, e.rule.line});
+      e.rule.file = file;
+      e.rule.line = line;
+      change_.place(e.priority, file, line);
     }
   }
   // From the end to the front, so that positions in front still hold.
@@ -453,16 +460,23 @@ void RuleList::undo() {
       case Undo::Verb::kInsert:
         take(u.position);
         break;
-      case Undo::Verb::kReplace:
-      case Undo::Verb::kPlace: {
+      case Undo::Verb::kReplace: {
         Entry& e = entry(place(u.position));
         index(e, false);
-        e.rule = u.entry.rule;
+        e.rule = gone_.back().rule;
         index(e, true);
+        gone_.pop_back();
+        break;
+      }
+      case Undo::Verb::kPlace: {
+        AclRule& rule = entry(place(u.position)).rule;
+        rule.file = u.file;
+        rule.line = u.line;
         break;
       }
       case Undo::Verb::kErase:
-        put(u.position, u.entry);
+        put(u.position, gone_.back());
+        gone_.pop_back();
         break;
     }
   }

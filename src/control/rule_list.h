@@ -75,8 +75,8 @@ class RuleList {
   };
   struct Undo {
     enum class Verb : uint8_t { kInsert, kReplace, kPlace, kErase } verb;
-    size_t position;
-    Entry entry;  // of before
+    uint32_t position;
+    uint32_t file = 0, line = 0;  // kPlace: of before
   };
   Place place(size_t position) const;
   Entry& entry(const Place& p) { return chunks_[p.chunk][p.at]; }
@@ -100,6 +100,7 @@ class RuleList {
   bool indexed_ = false;
   std::set<std::pair<uint64_t, uint64_t>> by_identity_;  // hash, priority
   std::vector<Undo> undo_;
+  std::vector<Entry> gone_;  // of kReplace and kErase, in their order: what was there before
   size_t files_before_ = 0;
   uint64_t numbering_before_ = 0;
   AclChange change_;

@@ -22,19 +22,19 @@ RuleSet ports(size_t count) {
 }
 
 void play(const AclChange& change, std::map<uint64_t, AclRule>& by_priority) {
-  for (const auto& [kind, each] : change.operations()) {
-    switch (kind) {
+  for (const AclChange::Operation& each : change.operations()) {
+    switch (each.kind) {
       case AclChange::Kind::kRemove:
         RC_ASSERT(by_priority.erase(each.priority) == 1);
         break;
       case AclChange::Kind::kPlace: {
         AclRule& rule = by_priority.at(each.priority);
-        rule.file = each.rule.file;
-        rule.line = each.rule.line;
+        rule.file = each.file;
+        rule.line = each.line;
         break;
       }
       case AclChange::Kind::kAdd:
-        RC_ASSERT(by_priority.emplace(each.priority, each.rule).second);
+        RC_ASSERT(by_priority.emplace(each.priority, change.rule(each)).second);
     }
   }
 }
@@ -141,7 +141,8 @@ TEST(RuleList, BecomesAnotherByTheRulesThatDiffer) {
     for (const auto& [priority, rule] : by_priority) ordered.push_back(rule);
     RC_ASSERT(ordered == list.set().rules);
     size_t did = 0;
-    for (const auto& [kind, each] : list.change().operations()) did += kind != AclChange::Kind::kPlace ? 1 : 0;
+    for (const AclChange::Operation& each : list.change().operations())
+      did += each.kind != AclChange::Kind::kPlace ? 1 : 0;
     RC_ASSERT(did == (steps <= most ? steps : 0));
     for (const AclRule& rule : want) {
       if (steps <= most) RC_ASSERT(list.find(rule) != 0u);

@@ -74,14 +74,15 @@ struct PatchedAcl::State {
   std::array<Expected, 2 * kApart> expected{};
   size_t expecting = 0;
 
-  void expect(AclChange::Kind kind, const OrderedRule& rule) {
+  // `rule`: of kAdd.
+  void expect(AclChange::Kind kind, uint64_t priority, const AclRule* rule) {
     if (expecting >= 2 * kApart) find_block_of(expected[expecting % expected.size()]);
     if (expecting >= kApart) find_place_of(expected[(expecting - kApart) % expected.size()]);
     Expected& e = expected[expecting++ % expected.size()];
     e.kind = kind;
-    e.priority = rule.priority;
-    if (kind == AclChange::Kind::kAdd) e.rule = flatten(rule.rule, 1);
-    order.expect(rule.priority);
+    e.priority = priority;
+    if (kind == AclChange::Kind::kAdd) e.rule = flatten(*rule, 1);
+    order.expect(priority);
   }
   void find_place_of(Expected& e) {
     e.word = order.near(e.priority);
@@ -316,43 +317,53 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
   size_t adds = 0, adds4 = 0, adds6 = 0;
   uint32_t word = 0;  // of the last operation's priority; 0: no rule has it
   for (size_t i = 0; i < operations.size(); ++i) {
-    const auto& [kind, each] = operations[i];
+    const AclChange::Operation& each = operations[i];
     auto fail = [&](std::string what, std::string hint = "") {
       return Error(fmt::format("operation {}: {}", i + 1, what), std::move(hint));
     };
     const auto changed = operations.size() > 1 ? there.find(each.priority) : there.end();
     if (changed == there.end()) word = state_->order.find_behind(word, each.priority);
     const bool present = changed != there.end() ? changed->second : word != 0;
-    if (kind != AclChange::Kind::kAdd && !present)
+    if (each.kind != AclChange::Kind::kAdd && !present)
       return fail(fmt::format("no rule has the priority {}", each.priority));
-    if (kind == AclChange::Kind::kPlace) continue;
-    if (operations.size() > 1) there[each.priority] = kind == AclChange::Kind::kAdd;
-    if (kind == AclChange::Kind::kRemove) continue;
-    if (const char* fault = acl_rule_fault(each.rule))
+    if (each.kind == AclChange::Kind::kPlace) continue;
+    if (operations.size() > 1) there[each.priority] = each.kind == AclChange::Kind::kAdd;
+    if (each.kind == AclChange::Kind::kRemove) continue;
+    const AclRule& rule = change.rule(each);
+    if (const char* fault = acl_rule_fault(rule))
       return fail(fmt::format("the rule of priority {}: {}", each.priority, fault));
     if (present) return fail(fmt::format("a rule has the priority {} already", each.priority), "replace it");
     ++adds;
-    adds4 += each.rule.family != 6;
-    adds6 += each.rule.family != 4;
+    adds4 += rule.family != 6;
+    adds6 += rule.family != 4;
   }
   if (!state_->has_words(adds)) {
     if (auto ok = grow(adds, adds4, adds6); !ok) return ok;
-    if (operations.size() == 1) word = state_->order.find(operations[0].rule.priority);
+    if (operations.size() == 1) word = state_->order.find(operations[0].priority);
   }
   const bool was_complete = state_->complete;
-  std::vector<OrderedRule> before;  // what was removed or is written elsewhere; without them where nothing can fail
-  if (operations.size() > 1) before.reserve(operations.size());
+  // What was removed, and where what is written elsewhere was; without them where nothing can fail.
+  std::vector<OrderedRule> before;
+  std::vector<AclSourceView::Place> places;
+  if (operations.size() > 1) {
+    const auto moved =
+        static_cast<size_t>(std::ranges::count(operations, AclChange::Kind::kPlace, &AclChange::Operation::kind));
+    places.reserve(moved);
+    before.reserve(operations.size() - moved);
+  }
   state_->torn = true;
-  for (const auto& [kind, each] : operations) {
-    if (kind == AclChange::Kind::kAdd) {
-      if (!state_->add(each)) state_->complete = false;
+  for (const AclChange::Operation& each : operations) {
+    if (each.kind == AclChange::Kind::kAdd) {
+      if (!state_->add({each.priority, change.rule(each)})) state_->complete = false;
       continue;
     }
     if (operations.size() > 1) word = state_->order.find_behind(word, each.priority);
-    if (operations.size() > 1 || !state_->complete) before.push_back({each.priority, state_->models[word]});
-    if (kind == AclChange::Kind::kPlace) {
-      state_->place(word, each.rule.file, each.rule.line);
+    const bool kept = operations.size() > 1 || !state_->complete;
+    if (each.kind == AclChange::Kind::kPlace) {
+      if (kept) places.push_back({state_->models[word].file, state_->models[word].line});
+      state_->place(word, each.file, each.line);
     } else {
+      if (kept) before.push_back({each.priority, state_->models[word]});
       state_->remove(word);
     }
   }
@@ -363,18 +374,16 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
     // The list becomes what it was. What was removed has no place for certain: others may have taken it.
     state_->complete = was_complete;
     for (size_t i = operations.size(); i-- > 0;) {
-      const auto& [kind, each] = operations[i];
-      if (kind == AclChange::Kind::kAdd) {
+      const AclChange::Operation& each = operations[i];
+      if (each.kind == AclChange::Kind::kAdd) {
         state_->remove(state_->order.find(each.priority));
-        continue;
+      } else if (each.kind == AclChange::Kind::kPlace) {
+        state_->place(state_->order.find(each.priority), places.back().file, places.back().line);
+        places.pop_back();
+      } else {
+        if (!state_->add(before.back())) state_->complete = false;
+        before.pop_back();
       }
-      const AclRule& old = before.back().rule;
-      if (kind == AclChange::Kind::kPlace) {
-        state_->place(state_->order.find(each.priority), old.file, old.line);
-      } else if (!state_->add(before.back())) {
-        state_->complete = false;
-      }
-      before.pop_back();
     }
   }
   state_->torn = false;
@@ -400,8 +409,10 @@ Result<void> PatchedAcl::intact() const {
 }
 
 void PatchedAcl::expect(const AclChange& change) {
-  for (const auto& [kind, rule] : change.operations()) {
-    if (kind != AclChange::Kind::kPlace && acl_rule_fault(rule.rule) == nullptr) state_->expect(kind, rule);
+  for (const AclChange::Operation& each : change.operations()) {
+    const AclRule* const rule = each.kind == AclChange::Kind::kAdd ? &change.rule(each) : nullptr;
+    if (each.kind == AclChange::Kind::kPlace || (rule != nullptr && acl_rule_fault(*rule) != nullptr)) continue;
+    state_->expect(each.kind, each.priority, rule);
   }
 }
 

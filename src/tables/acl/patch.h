@@ -29,30 +29,44 @@ struct OrderedRule {
   AclRule rule;
 };
 
-// Operations that take effect together, in this order.
+// Operations that take effect together, in this order. A line at the top of a file moves all others: what is only
+// written elsewhere is a few words, and rules are kept of those that come.
 class AclChange {
  public:
   enum class Kind : uint8_t { kAdd, kRemove, kPlace };
   struct Operation {
+    uint64_t priority;
     Kind kind;
-    OrderedRule rule;
+    uint32_t file = 0, line = 0;  // kPlace
+    uint32_t added = 0;           // kAdd: which of the rules that are added
   };
 
-  void add(uint64_t priority, const AclRule& rule) { operations_.push_back({Kind::kAdd, {priority, rule}}); }
-  void remove(uint64_t priority) { operations_.push_back({Kind::kRemove, {priority, {}}}); }
-  // The rule with this priority stays, and is written elsewhere: its file and line become those of `rule`.
-  void place(uint64_t priority, const AclRule& rule) { operations_.push_back({Kind::kPlace, {priority, rule}}); }
+  void add(uint64_t priority, const AclRule& rule) {
+    operations_.push_back({.priority = priority, .kind = Kind::kAdd, .added = static_cast<uint32_t>(added_.size())});
+    added_.push_back(rule);
+  }
+  void remove(uint64_t priority) { operations_.push_back({.priority = priority, .kind = Kind::kRemove}); }
+  // The rule with this priority stays, and is written elsewhere.
+  void place(uint64_t priority, uint32_t file, uint32_t line) {
+    operations_.push_back({.priority = priority, .kind = Kind::kPlace, .file = file, .line = line});
+  }
   // A rule with the same priority is there and gives way.
   void replace(uint64_t priority, const AclRule& rule) {
     remove(priority);
     add(priority, rule);
   }
-  void clear() { operations_.clear(); }
+  void clear() {
+    operations_.clear();
+    added_.clear();
+  }
   void reserve(size_t operations) { operations_.reserve(operations); }
   const std::vector<Operation>& operations() const { return operations_; }
+  // Of one that adds it.
+  const AclRule& rule(const Operation& operation) const { return added_[operation.added]; }
 
  private:
   std::vector<Operation> operations_;
+  std::vector<AclRule> added_;
 };
 
 // How much an image has room for beside the rules that it is made of; tests have less, so that each kind of room runs

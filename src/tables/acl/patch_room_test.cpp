@@ -46,9 +46,9 @@ class Twin {
   Result<void> apply(const AclChange& change) {
     auto done = table_->apply(change);
     if (!done) return done;
-    for (const auto& [kind, each] : change.operations()) {
-      if (kind == AclChange::Kind::kAdd) {
-        rules_[each.priority] = each.rule;
+    for (const AclChange::Operation& each : change.operations()) {
+      if (each.kind == AclChange::Kind::kAdd) {
+        rules_[each.priority] = change.rule(each);
       } else {
         rules_.erase(each.priority);
       }

@@ -161,7 +161,7 @@ void random_updates(std::vector<OrderedRule> initial, size_t changes, unsigned s
       AclRule moved;
       moved.file = static_cast<uint32_t>(below(random, 2));
       moved.line = static_cast<uint32_t>(below(random, 100'000));
-      change.place(at, moved);
+      change.place(at, moved.file, moved.line);
       const auto it = oracle.rules.find(at);
       valid = valid && it != oracle.rules.end();
       if (!valid) return;
@@ -312,7 +312,7 @@ TEST(PatchedAcl, RefusesWholeChangesWithTheirReason) {
   };
   expect_error([&](AclChange& c) { c.add(20, any); }, "operation 2: a rule has the priority 20 already");
   expect_error([](AclChange& c) { c.remove(10); }, "operation 2: no rule has the priority 10");
-  expect_error([&](AclChange& c) { c.place(10, any); }, "operation 2: no rule has the priority 10");
+  expect_error([&](AclChange& c) { c.place(10, 0, 1); }, "operation 2: no rule has the priority 10");
   AclRule bad;
   bad.dst_port_low = 9, bad.dst_port_high = 8;
   expect_error([&](AclChange& c) { c.add(30, bad); }, "a port range is empty");
