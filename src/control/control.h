@@ -26,7 +26,7 @@
 
 namespace sluice {
 
-// One thread asks.
+// One thread at a time asks: while a change reads or builds a table, another one that looks (LiveTables::set_lock).
 class Control {
  public:
   static constexpr int kVersion = kControlVersion;

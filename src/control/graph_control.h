@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// One thread asks, and it is not that of the run.
+// One thread at a time asks, as Control has it, and it is none of the run.
 class GraphControl {
  public:
   struct Hooks {
