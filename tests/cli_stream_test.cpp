@@ -104,6 +104,50 @@ TEST_F(CliStreamTest, HalfAPacketHoldsNoOtherBack) {
   EXPECT_NE(said.out.find("same"), std::string::npos) << said.out << said.err;
 }
 
+// Frames of a file stay where they are read, as close as they lie there; those of a pipe are copied apart. Both leave
+// as the same bytes: tags are pushed, padding is cut off, TTLs are counted down, errors are made of what is refused.
+TEST_F(CliStreamTest, AFileAndAPipeGiveTheSame) {
+  const auto tagged = [](const std::string& frame) {
+    return frame.substr(0, 12) + std::string("\x81\0\0\x07", 4) + frame.substr(12);
+  };
+  std::string many = pcap_header(1);
+  for (uint32_t i = 0; i < 3000; ++i) {
+    const auto b = static_cast<uint8_t>(i);
+    std::string frame = ethernet(ipv4(b, i % 7 == 0 ? 1 : 64));
+    if (i % 3 == 1) frame = ethernet(ipv6(b)).replace(12, 2, "\x86\xdd", 2);
+    if (i % 4 == 2) frame = tagged(frame);
+    if (i % 8 == 6) frame = tagged(frame);
+    if (i % 5 == 0) frame += std::string(i % 23, '\x55');  // padding
+    if (i % 11 == 0) frame.resize(i % frame.size());       // cut off
+    if (i % 97 == 0) frame += std::string(3000, 'x');
+    many += record(frame, i);
+  }
+  write("many.pcap", many);
+  write("routes.txt", "198.51.100.0/24 via 10.0.0.1\n2001:db8::/32 via 10.0.0.2\n");
+  write("adj.txt",
+        "10.0.0.1 port 1 mac 02:00:00:00:00:11 src 02:00:00:00:00:10 vlan 77\n"
+        "10.0.0.2 port 2 mac 02:00:00:00:00:22 src 02:00:00:00:00:10\n");
+  for (const char* options : {"--routes routes.txt --adjacencies adj.txt", "--acl all.acl", "",
+                              "--routes routes.txt --adjacencies adj.txt --workers 2 --batch 32",
+                              "--routes routes.txt --adjacencies adj.txt --device emu", "graph"}) {
+    const bool graph = options == std::string("graph");
+    if (graph) {
+      write("g.click",
+            "FromDump(IN) -> Strip(14) -> CheckIPHeader -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) "
+            "-> EtherEncap(0x88b5, 2:0:0:0:0:3, 2:0:0:0:0:4) -> ToDump(OUT);");
+    }
+    const auto run = [&](const std::string& in, const std::string& out) {
+      if (!graph) return "$SLUICE run -q " + std::string(options) + " --in " + in + " --out " + out + " -o json";
+      return "sed 's,IN,\"" + in + "\",; s,OUT,\"" + out + "\",' g.click >now.click; $SLUICE run -q now.click -o json";
+    };
+    const Said said = shell("set -e; { " + run("many.pcap", "file.pcap") + "; } >file.json; cat many.pcap | { " +
+                            run("-", "pipe.pcap") + "; } >pipe.json; cmp file.pcap pipe.pcap && echo same");
+    EXPECT_EQ(said.code, 0) << options << said.out << said.err;
+    EXPECT_NE(said.out.find("same"), std::string::npos) << options;
+    (void)shell("rm -f file.pcap pipe.pcap");
+  }
+}
+
 TEST_F(CliStreamTest, ALimitIsExact) {
   std::string many = pcap_header(1);
   for (uint32_t i = 0; i < 1000; ++i) many += record(ethernet(ipv4(static_cast<uint8_t>(i))), i);

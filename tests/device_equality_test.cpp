@@ -48,10 +48,12 @@ std::vector<Way> ways() {
   all.push_back({DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 300});
   for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) {
     all.push_back({DeviceMode::kLaunch, transport, kAuto, 1, 256});
+    all.push_back({DeviceMode::kLaunch, transport, kAddress, 1, 256});
+    all.push_back({DeviceMode::kLaunch, transport, kFrame, 3, 100, 2});
   }
-  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 3, 100});
+  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAddress, 3, 100});
   if (kWatched) return all;
-  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 2, 8192, 2, 2});
+  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAddress, 2, 8192, 2, 2});
   all.push_back({DeviceMode::kAdaptive, Transport::kCommPool, kAuto, 1, 256});
   all.push_back({DeviceMode::kPersistent, Transport::kTagged, kAuto, 1, 1, 1, 1});
   all.push_back({DeviceMode::kPersistent, Transport::kTagged, kKey, 2, 8192, 1, 2});
@@ -173,7 +175,8 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
                                    {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 1, 1, 1}};
   const std::vector<Way> zero_copy = {{DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 1, 8192},
-                                      {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100, 2, 2}};
+                                      {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100, 2, 2},
+                                      {DeviceMode::kLaunch, Transport::kCommList, kAuto, 2, 1000}};
   const auto check = [&](const std::string& capture, uint32_t limit, const std::vector<Way>& all,
                          const std::vector<std::string>& rests) {
     for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
@@ -218,6 +221,32 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
          {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 8191, 1, 8},
          {DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192, 2}},
         {""});
+}
+
+// Frames of a capture, which no source lends: the device reads them where the batch has them, and tags are pushed and
+// padding is cut off; or the host gathers them, and they are copied both ways. Segments that only edit go so as well.
+TEST(DeviceEquality, ListsOfFramesAreFrameRecords) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(3000), 21);
+  using enum RecordChoice;
+  for (const std::string& text :
+       {standard(dir, capture), "FromDump(" + capture + ") -> EtherMirror -> ToDump($OUT);"}) {
+    const DeviceOutcome want = run(dir, text, nullptr);
+    ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+    ASSERT_GT(want.outcome.report.packets_out, packets(300));
+    for (const std::string& kind : testing::device_kinds()) {
+      for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) {
+        for (const Way& way :
+             {Way{DeviceMode::kLaunch, transport, kAuto, 1, 256}, Way{DeviceMode::kLaunch, transport, kFrame, 2, 4096},
+              Way{DeviceMode::kLaunch, transport, kAuto, 3, 33, 2, 2}}) {
+          SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+          const DeviceOutcome got = run(dir, text, &way, kind);
+          expect_equal(want, got);
+          EXPECT_GT(got.outcome.report.offload.offloaded, packets(1000));
+        }
+      }
+    }
+  }
 }
 
 // A mark comes back with the rule that gives it; nothing is done again for it.

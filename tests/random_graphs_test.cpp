@@ -461,8 +461,8 @@ Variant random_device(Random& random) {
       {kLaunch, Transport::kStaged},    {kLaunch, Transport::kZeroCopy},   {kLaunch, Transport::kCommList},
       {kLaunch, Transport::kCommPool},  {kPersistent, Transport::kTagged}, {kAdaptive, Transport::kStaged},
       {kAdaptive, Transport::kZeroCopy}};
-  constexpr RecordChoice kRecords[] = {RecordChoice::kAuto, RecordChoice::kKey, RecordChoice::kKey,
-                                       RecordChoice::kHeader, RecordChoice::kAddress};
+  constexpr RecordChoice kRecords[] = {RecordChoice::kAuto,   RecordChoice::kKey,     RecordChoice::kKey,
+                                       RecordChoice::kHeader, RecordChoice::kAddress, RecordChoice::kFrame};
   constexpr uint32_t kBatches[] = {1, 31, 32, 33, 100, 256, 4096};
   const auto [mode, transport] = one_of(random, kTransports);
   Way way{mode, transport, one_of(random, kRecords), 1 + below(random, 3), one_of(random, kBatches)};
@@ -470,6 +470,9 @@ Variant random_device(Random& random) {
   way.devices = 1 + below(random, 2);
   way.threading = below(random, 3) == 0 ? DeviceThreading::kMaster : DeviceThreading::kFull;
   way.fast_path = below(random, 4) != 0;
+  if (mode != kLaunch || way.threading != DeviceThreading::kFull) {
+    if (way.records == RecordChoice::kFrame) way.records = RecordChoice::kAuto;
+  }
   return on_device(way, below(random, 2) != 0);
 }
 

@@ -169,7 +169,7 @@ std::string place_on_device(OpenDevices& devices, const Pipeline& pipeline, uint
   std::string kinds;
   for (const Offload& o : offloads) {
     if (!o.on_device) continue;
-    const std::string kind = o.keys ? "key" : o.shape.kind == RecordKind::kHeader ? "header" : "address";
+    const std::string kind = o.keys ? "key" : to_string(o.shape.kind);
     if (kinds.find(kind) == std::string::npos) kinds += (kinds.empty() ? "" : "+") + kind;
   }
   return kinds;

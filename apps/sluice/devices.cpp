@@ -34,8 +34,8 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
       ->capture_default_str();
   sub.add_option(
          "--transport", f.transport,
-         "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (frame addresses), commpool "
-         "(the same with a device copy)")
+         "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (frames are read where they "
+         "lie), commpool (the host gathers them, and they are copied to the device and back)")
       ->check(kTransports)
       ->type_name("TRANSPORT")
       ->capture_default_str();
@@ -142,9 +142,6 @@ OpenDevices open_devices(const DeviceFlags& f) {
       fail(Exit::kUsage, "--records frame: only in --mode launch", "--records key goes by every mode");
     if (open.options.threading != DeviceThreading::kFull)
       fail(Exit::kUsage, "--records frame: only with --threading full", "each worker sends its own frames");
-    if (open.options.transport != Transport::kStaged && open.options.transport != Transport::kZeroCopy)
-      fail(Exit::kUsage, "--records frame: only with --transport staged or zerocopy",
-           "lists of frames are address records");
   }
   open.label = f.device;
   if (f.device == "cpu") return open;
@@ -492,14 +489,18 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     }
     const CrossingBytes bytes = crossing_bytes(o);
     // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
-    const bool pooled = !o.keys && o.shape.kind == RecordKind::kAddress && d.transport == Transport::kCommPool &&
-                        d.mode == DeviceMode::kLaunch;
     const bool whole = o.crosses_as_frames();
+    const bool pooled = !o.keys && (whole || o.shape.kind == RecordKind::kAddress) &&
+                        d.transport == Transport::kCommPool && d.mode == DeviceMode::kLaunch;
     const std::string frames =
-        whole ? fmt::format(
-                    ", and the frame each way, of longer ones the first {} bytes; of those that lie in memory {} "
-                    "bytes come back",
-                    kRecordRegion, kFrameEdited)
+        whole && pooled ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
+        : whole && d.transport == Transport::kCommList
+            ? fmt::format(", and what the device reads of the frame where it lies, at most {} bytes; {} come back",
+                          kFrameRegion, kFrameEdited)
+        : whole ? fmt::format(
+                      ", and the frame each way, of longer ones the first {} bytes; of those that lie in memory {} "
+                      "bytes come back",
+                      kRecordRegion, kFrameEdited)
         : !pooled ? ""
                   : fmt::format(", and {} of the frame{}",
                                 o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
@@ -507,7 +508,7 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     text += fmt::format("node {}: {}; {} bytes per packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
                         bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     if (!o.stays.empty()) text += fmt::format("    which        {}\n", o.stays);
-    if (pooled)
+    if (pooled && !whole)
       text +=
           "    which        as many frames of a batch as fit 64 KiB and 2 KiB per packet, others stay on the host\n";
     text += fmt::format("    host before  {}\n    device       {}\n    tables       {}\n    host after   {}\n",

@@ -32,6 +32,7 @@ using Bytes = std::span<const std::byte>;
 using Room = std::span<std::byte>;
 
 constexpr size_t kChunk = size_t{64} << 10;
+constexpr size_t kDirect = size_t{4} << 10;  // what is read of a file at a time, at least
 constexpr size_t kMagicBytes = 10;
 constexpr uint64_t kXzMemory = uint64_t{256} << 20;
 constexpr int kZstdWindowLog = 27;
@@ -368,8 +369,8 @@ struct Stream {
   }
 
   Result<size_t> plain(Room out) {
-    // What is large goes where it is wanted at once.
-    if (raw.empty() && !raw_end && out.size() >= kChunk) {
+    // What is large goes where it is wanted at once: of a pipe, all that it holds.
+    if (raw.empty() && !raw_end && out.size() >= (regular ? kDirect : kChunk)) {
       auto n = read_raw(out);
       if (n) raw_end = *n == 0;
       return n;

@@ -201,6 +201,15 @@ class Batch {
   Room room() { return {arena_base_ + used_, arena_bytes_ - used_}; }
   void keep(const Room& room) { used_ = arena_bytes_ - room.left_; }
 
+  // All of the arena, for frames that come many at a time and as close as they lie in a capture: kHeadroom before the
+  // first of them and kTailroom after the last one stay. Of an empty batch, where nobody writes more than
+  // kCloseHeadroom in front of a frame, or anything behind it.
+  std::span<std::byte> take_whole_room() {
+    used_ = arena_bytes_;
+    if (arena_bytes_ <= size_t{kHeadroom} + kTailroom) return {};
+    return arena().subspan(kHeadroom - kCloseHeadroom, arena_bytes_ - kHeadroom + kCloseHeadroom - kTailroom);
+  }
+
   // The same for many at a time: the caller fills rows [0, n) of an empty batch, n at most limit(), then calls
   // append(n), which numbers them. Their annotations are cleared where `annotation` gave them out, and else by
   // `clear_annotations` before: most packets never have any.

@@ -14,6 +14,8 @@ namespace sluice {
 inline constexpr int32_t kHeadroom = 128;
 // Bytes that are free after every frame for what stages append.
 inline constexpr uint32_t kTailroom = 64;
+// Of frames that lie as a capture has them, one behind the other: the bytes of the record in front of each.
+inline constexpr int32_t kCloseHeadroom = 16;
 // Bytes that one stage puts in front of a packet at most: an Ethernet header with a VLAN tag.
 inline constexpr int32_t kMostPushed = 18;
 

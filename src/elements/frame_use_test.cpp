@@ -73,6 +73,18 @@ TEST(FrameUse, OfEveryClass) {
   }
 }
 
+// Who pushes bytes says how far, or is taken to need all the room that there is: where frames lie close, others are
+// there.
+TEST(FrameUse, StagesThatPushAFewBytesSayHowMany) {
+  Registry registry;
+  register_elements(registry);
+  for (const auto& each : registry.classes()) {
+    const StageTraits t = each->make(each->name)->stage_traits();
+    const int32_t few = each->name == "AdjacencyRewrite" ? 4 : each->name == "IPGWOptions" ? 0 : kHeadroom;
+    EXPECT_EQ(t.writes_before, few) << each->name;
+  }
+}
+
 // Who changes a frame's extent and writes no byte of it: these take from the end, but for two, which say by how much
 // the first byte moves. Devices go by that (exec/device/offload.cpp): a class that joins them has to say so too.
 TEST(FrameUse, StagesThatMoveTheFirstByteSayByHowMuch) {

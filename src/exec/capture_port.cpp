@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <vector>
 
 #include "base/copy_bytes.h"
 #include "base/input_file.h"
@@ -19,7 +20,8 @@ namespace {
 // Frames that are lent by the reader, and those that are given to the writer, at a time.
 constexpr size_t kRun = 64;
 
-// Copies each frame once, out of the reader's buffer: programs edit frames in place and need room around them.
+// Programs edit frames in place and need room around them. Where the record in front is room enough, frames are read to
+// where they stay; else each is copied once, out of the reader's buffer.
 class CaptureSource final : public BatchSource {
  public:
   CaptureSource(CaptureReader reader, uint64_t start, uint64_t limit)
@@ -29,6 +31,14 @@ class CaptureSource final : public BatchSource {
     batch.clear();
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
     if (most == 0) return {};
+    if (close_ && lent_.empty() && skip_ == 0) {
+      if (const uint32_t made = bring(batch, most); made != 0) {
+        batch.append(made);
+        left_ -= made;
+        return {};
+      }
+      batch.clear();
+    }
     const Batch::Rows rows = batch.rows();
     Batch::Room room = batch.room();
     uint32_t made = 0;
@@ -71,8 +81,22 @@ class CaptureSource final : public BatchSource {
   bool ready() override { return !lent_.empty() || left_ == 0 || reader_.ready(); }
   void wait(uint64_t limit_ns) override { reader_.wait(limit_ns); }
   LinkType link() const override { return reader_.link(); }
+  void lie_close(bool may) override { close_ = may; }
 
  private:
+  // As many as the reader brings at a time. 0: it has none to bring.
+  uint32_t bring(Batch& batch, uint32_t most) {
+    if (brought_.size() < most) brought_.resize(batch.capacity());
+    const size_t n = reader_.bring(batch.take_whole_room(), std::span(brought_).first(most));
+    const Batch::Rows rows = batch.rows();
+    for (size_t i = 0; i < n; ++i) {
+      const CapturedFrame& frame = brought_[i];
+      rows.frame[i] = const_cast<uint8_t*>(frame.data);  // in the batch's room
+      rows.extent[i] = Extent{0, frame.captured, frame.wire_bytes, 0, 0xffff};
+      rows.timestamp_ns[i] = frame.timestamp_ns;
+    }
+    return static_cast<uint32_t>(n);
+  }
   static void fill(const CapturedFrame& frame, const Batch::Rows& rows, uint32_t row, uint8_t* to) {
     copy_bytes(to, frame.data, frame.captured);
     rows.frame[row] = to;
@@ -97,8 +121,10 @@ class CaptureSource final : public BatchSource {
   CaptureReader reader_;
   std::array<CapturedFrame, kRun> frames_;
   std::span<const CapturedFrame> lent_;  // of them: those that no batch has yet
+  std::vector<CapturedFrame> brought_;
   uint64_t skip_;
   uint64_t left_;
+  bool close_ = false;
 };
 
 class CaptureSink final : public PacketSink {

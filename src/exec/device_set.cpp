@@ -171,6 +171,7 @@ Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
     State& state = *devices_[worker.index];
     worker.pinned = &state.pinned;
     worker.copies_runs = devices_.size() == 1;
+    worker.lists = options_.transport == Transport::kCommList;
     worker.ipv4.resize(plan_.nodes.size());
     worker.others.resize(plan_.nodes.size());
     for (size_t n = 0; n < plan_.nodes.size(); ++n) {
@@ -217,7 +218,7 @@ bool DeviceSet::frames() const {
 }
 
 bool DeviceSet::takes_lent() const {
-  if (plan_.shows_headroom || plan_.sources.empty()) return false;
+  if (plan_.shows_headroom || plan_.sources.empty() || pooled()) return false;
   return std::all_of(plan_.sources.begin(), plan_.sources.end(), [&](const PlanSource& source) {
     if (source.target.node == ~0u) return false;
     return offloads_[source.target.node].crosses_as_frames();
@@ -230,7 +231,8 @@ Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options
   const bool whole = frames();
   if (!whole && (!pooled() || !addresses())) return {};
   // A batch of usual frames fits; what does not stays on the host.
-  const size_t bytes = (size_t{1} << 16) + size_t{batch} * (pooled() && addresses() ? 2048 : kFrameMostRoom);
+  const size_t each = pooled() && addresses() ? 2048 : kFrameMostRoom + (worker.lists ? kFrameEdited : 0);
+  const size_t bytes = (size_t{1} << 16) + size_t{batch} * each;
   for (uint32_t f = 0; f < options.flights; ++f) {
     auto host = device.allocate(MemorySpace::kStaging, bytes);
     if (!host) return std::move(host).error();
@@ -282,7 +284,8 @@ void DeviceSet::make_resident(Snapshot& snapshot, Publisher& publisher, Workers 
 }
 
 void DeviceSet::pin(std::span<std::byte> frames) {
-  if (frames.empty() || !(takes_lent() || (addresses() && !pooled()))) return;
+  const bool listed = this->frames() && options_.transport == Transport::kCommList;
+  if (frames.empty() || !(takes_lent() || listed || (addresses() && !pooled()))) return;
   for (auto& state : devices_) {
     // Its frames stay on the host then.
     if (auto ok = pin_on(*state, frames); !ok) {

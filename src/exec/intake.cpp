@@ -54,6 +54,7 @@ Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options
     }
     live_ |= source.live;
     sources_.push_back(std::move(source));
+    lie_close(sources_.back());
   };
   for (unsigned entry = 0; entry < plan.sources.size(); ++entry) {
     const PortSpec spec = router.elements[plan.sources[entry].element]->port();
@@ -102,6 +103,12 @@ void Intake::lend(const std::vector<bool>& lends) {
   for (size_t s = 0; s < sources_.size(); ++s) sources_[s].lends = lends[s];
 }
 
+// Devices want frames that begin multiples of 16, and classes copy them into chunks.
+void Intake::lie_close(const Source& source) const {
+  if (source.port == nullptr) return;
+  source.port->lie_close(plan_.stays_close && options_.device.devices.empty() && !options_.priorities);
+}
+
 uint32_t Intake::turn_of(size_t source) const {
   return source_turn(router_.elements[plan_.sources[sources_[source].entry].element]->port());
 }
@@ -114,6 +121,7 @@ void Intake::follow(Intake& before) {
     source.port = std::move(from.port);
     source.ahead = std::move(from.ahead);
     source.done = from.done;
+    lie_close(source);
     if (source.goes_on != before.next_source_) continue;
     next_source_ = s;
     turn_.store(static_cast<uint32_t>(s), std::memory_order_relaxed);

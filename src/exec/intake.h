@@ -126,6 +126,7 @@ class Intake {
   Polled fail(Result<void> why);
   bool choose_source();
   bool nothing(size_t& idle);
+  void lie_close(const Source& source) const;
   uint32_t turn_of(size_t source) const;
   void next_turn();
   Result<bool> read(unsigned source, Batch& batch, uint64_t most);

@@ -263,12 +263,27 @@ class Planner {
     return {};
   }
 
+  // Whether an element writes bytes of frames that others may have, where these lie close.
+  static bool stays_close(const StageTraits& traits) {
+    constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
+    if ((traits.writes & kPushes) == 0 || traits.frame == FrameUse::kNone) return true;
+    // Elsewhere a network header may begin at the frame's first byte, or what is pushed may grow with each.
+    if (traits.frame != FrameUse::kHeaders) return false;
+    return (traits.writes & kPushes) != kPushes || traits.writes_before <= kCloseHeadroom;
+  }
+
   void compute_liveness() {
+    plan_.stays_close = true;
     for (PlanNode& node : plan_.nodes) {
-      if (node.type != PlanNode::Type::kSegment) continue;
+      if (node.type != PlanNode::Type::kSegment) {
+        if (node.type == PlanNode::Type::kSink) continue;
+        for (unsigned e : node.elements) plan_.stays_close &= stays_close(router_.elements[e]->stage_traits());
+        continue;
+      }
       for (unsigned e : node.elements) {
         const StageTraits traits = router_.elements[e]->stage_traits();
         plan_.shows_headroom |= traits.frame == FrameUse::kInFront;
+        plan_.stays_close &= stays_close(traits);
         node.reads |= traits.reads;
         node.writes |= traits.writes;
       }

@@ -63,6 +63,7 @@ struct Plan {
   std::vector<unsigned> ordered;  // element indices, in the order of their nodes
   std::vector<PassedQueue> passed;
   bool shows_headroom = false;  // a stage may uncover bytes in front of a frame: they are to be zeros
+  bool stays_close = false;     // nothing writes behind a frame, or more than kCloseHeadroom bytes in front of it
   bool by_packets = false;      // no nodes: the packet scheduler takes packets from sources to sinks
   FieldMask at_sinks = 0;       // registers that sinks find in the batch, besides the frame and its extent
 };

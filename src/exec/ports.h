@@ -69,6 +69,9 @@ class BatchSource {
   virtual bool ready() { return true; }
   // Waits until that may have changed, `limit_ns` at most; a signal may end it.
   virtual void wait(uint64_t limit_ns) { (void)limit_ns; }
+  // Whether the packets of a read may lie as close as kCloseHeadroom to one another: nobody writes more in front of a
+  // frame, or behind it. Before the first read, and between reads.
+  virtual void lie_close(bool may) { (void)may; }
   // What the packets had before they came as Ethernet frames (ports/pcap/link_type.h).
   virtual LinkType link() const { return LinkType::kEthernet; }
   // Memory that a read of as many packets as the last would read, as far as it is known: for a prefetch.

@@ -52,11 +52,14 @@ struct DeviceOptions {
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;
 
-  // What crosses with batches of up to `batch` packets: lists of frames are addresses.
+  // What crosses with batches of up to `batch` packets. Lists of frames are addresses, unless the device can run whole
+  // segments.
   RecordChoice record_choice(uint32_t batch) const {
-    if (transport == Transport::kCommList || transport == Transport::kCommPool) return RecordChoice::kAddress;
-    const bool frames = mode == DeviceMode::kLaunch && threading == DeviceThreading::kFull && batch >= frame_batch;
-    return records == RecordChoice::kAuto && frames ? RecordChoice::kAutoFrames : records;
+    const bool lists = transport == Transport::kCommList || transport == Transport::kCommPool;
+    const bool frames = mode == DeviceMode::kLaunch && threading == DeviceThreading::kFull;
+    if (lists && records == RecordChoice::kFrame) return records;
+    if (lists) return frames && records == RecordChoice::kAuto ? RecordChoice::kListed : RecordChoice::kAddress;
+    return records == RecordChoice::kAuto && frames && batch >= frame_batch ? RecordChoice::kAutoFrames : records;
   }
   // Frames keep the bus busy by 16 batches on their way.
   uint32_t flights_of(std::span<const Offload> offloads, unsigned workers) const {

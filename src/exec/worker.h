@@ -92,14 +92,22 @@ class PinnedRanges {
     }
     return nullptr;
   }
-  bool empty() const { return ranges_.empty(); }
-
- private:
   struct Range {
     std::byte* host;
     size_t bytes;
     std::byte* device;
   };
+  // The range that `at` lies in, or nullptr.
+  const Range* range_of(const uint8_t* at) const {
+    for (const Range& r : ranges_) {
+      const auto* p = reinterpret_cast<const std::byte*>(at);
+      if (p >= r.host && p < r.host + r.bytes) return &r;
+    }
+    return nullptr;
+  }
+  bool empty() const { return ranges_.empty(); }
+
+ private:
   std::vector<Range> ranges_;
 };
 
@@ -120,6 +128,7 @@ struct WorkerDevice {
   // Outlive the channels, by which the device is waited for.
   std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
   std::vector<FlightFrames> pools;                        // one per flight; none: frames are accessed in place
+  bool lists = false;  // frames that do not lie packed are read where they lie, and not gathered
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
   uint32_t flights = 1;                                // batches at a time
@@ -196,6 +205,7 @@ class Worker {
     std::vector<Pooled> pooled;
     // Frame records: whether the frames lie in their source's memory, and how they lie in the flight's.
     bool lent = false;
+    bool listed = false;                   // they lie where the batch has them, and heads come back (put_listed)
     bool dense = false;                    // record i is row i
     const FrameRecord* records = nullptr;  // of the flight, or the source's own
     uint32_t first = 0;                    // FrameRecord::at counts from here
@@ -330,16 +340,18 @@ class Worker {
   // worker_frames.cpp
   bool crosses_as_frames(size_t node) const { return (*device_.offloads)[node].crosses_as_frames(); }
   bool lies_in_source(const uint8_t* frame) const;
-  void own_frames(const PlanNode& node, Selection& packets);
+  void own_frames(const PlanNode& node, Selection& packets, bool all = false);
   bool only_sent(const PlanNode& node, uint8_t path) const;
-  void run_on_host(const PlanNode& node, Selection* inputs, Selection packets);
+  void run_on_host(const PlanNode& node, Selection* inputs, Selection packets, bool given_up);
   void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t head, uint32_t heads, uint32_t longest,
                   SlabDriver::Range& range) const;
   size_t lent_room() const;
   bool put_unfilled(InFlight& in_flight, SlabDriver::Range& range) const;
   Selection put_lent(InFlight& in_flight, const BatchView& view, const Selection& packets, SlabDriver::Range& range);
-  static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets,
+  static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets, bool back,
                                 SlabDriver::Range& range);
+  Selection put_listed(InFlight& in_flight, const BatchView& view, const Selection& packets,
+                       SlabDriver::Range& range) const;
   bool launch_frames(size_t node, Selection* inputs);
   bool collect_frames(size_t node);
   bool gives_record(const Program& program, uint32_t visited, uint32_t rule) const;

@@ -222,9 +222,9 @@ void Worker::give_up(const Offload& offload, InFlight& a) {
   const auto& resident = walk_->snapshot->residents[device_.index];
   if (device_.given_up.empty() || device_.given_up.back() != resident) device_.given_up.push_back(resident);
   if (!offload.keys && offload.shape.kind == RecordKind::kFrame) {
-    // Frames as they came are nobody's but the host's.
+    // Frames as they came are nobody's but the host's; those that are listed may still be read.
     a.pool->given_up = true;
-    if (a.lent) walk_->share->given_up = true;
+    if (a.lent || a.listed) walk_->share->given_up = true;
     return;
   }
   if (offload.keys || offload.shape.kind != RecordKind::kAddress) return;

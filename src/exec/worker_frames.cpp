@@ -20,6 +20,10 @@ namespace {
 constexpr FrameSlots kLentSlots{kFrameRegion, kLentUnit, 0, frame_stride(kFrameRegion), kFrameEdited};
 // Frames that are gathered: whole, or the first bytes, and room for a tag.
 constexpr FrameSlots kGatheredSlots{kRecordRegion, 16, kVlanTagBytes, frame_stride(kRecordRegion + 16)};
+// Frames that stay where a batch has them: heads come back, and those that move, with a tag more, in places of their
+// own.
+constexpr FrameSlots kListedSlots{kFrameRegion,  16, kVlanTagBytes, frame_stride(kFrameMostRoom), kFrameEdited,
+                                  kFrameMostRoom};
 
 FrameRecord frame_record(uint64_t at, uint32_t bytes, uint32_t wire) {
   return {static_cast<uint32_t>(at), static_cast<uint16_t>(bytes), static_cast<uint16_t>(wire - bytes)};
@@ -33,21 +37,23 @@ bool Worker::lies_in_source(const uint8_t* frame) const {
   return !lent.empty() && at >= lent.data() && at < lent.data() + lent.size();
 }
 
-// Frames that lie in their source's memory, which nobody may write to, get memory of the job's own.
-void Worker::own_frames(const PlanNode& node, Selection& packets) {
-  if (walk_->share->lent.empty() || walk_->batch != walk_->root) return;
+// Frames that lie in their source's memory, which nobody may write to, get memory of the job's own; `all`: so do all
+// others, since a device may still read them.
+void Worker::own_frames(const PlanNode& node, Selection& packets, bool all) {
+  if (!all && (walk_->share->lent.empty() || walk_->batch != walk_->root)) return;
+  const auto moves = [&](const uint8_t* frame) { return all || lies_in_source(frame); };
   const BatchView view = walk_->batch->view();
   const auto room = [](uint32_t end) { return (size_t{kHeadroom} + end + kTailroom + 63) / 64 * 64; };
   size_t bytes = 0;
   packets.for_each([&](uint32_t row) {
-    if (lies_in_source(view.frame[row])) bytes += room(view.extent[row].end);
+    if (moves(view.frame[row])) bytes += room(view.extent[row].end);
   });
   if (bytes == 0) return;
   auto made = Buffer::allocate(bytes);
   if (!made) {
     Selection lost;
     packets.for_each([&](uint32_t row) {
-      if (lies_in_source(view.frame[row])) lost.add(row);
+      if (moves(view.frame[row])) lost.add(row);
     });
     lost.for_each([&](uint32_t row) { drop_row(node.elements[0], *walk_->batch, row, DropReason::kNoBuffer); });
     packets.subtract(lost);
@@ -55,7 +61,7 @@ void Worker::own_frames(const PlanNode& node, Selection& packets) {
   }
   auto* to = reinterpret_cast<uint8_t*>(made->data());
   packets.for_each([&](uint32_t row) {
-    if (!lies_in_source(view.frame[row])) return;
+    if (!moves(view.frame[row])) return;
     std::memcpy(to + kHeadroom, view.frame[row], view.extent[row].end);
     view.frame[row] = to + kHeadroom;
     to += room(view.extent[row].end);
@@ -71,10 +77,10 @@ bool Worker::only_sent(const PlanNode& node, uint8_t path) const {
          (node.live_out[path - kPathExit] & ~(kFieldFrame | kFieldExtent)) == 0;
 }
 
-// Packets of a segment of frames that the host runs.
-void Worker::run_on_host(const PlanNode& node, Selection* inputs, Selection packets) {
+// Packets of a segment of frames that the host runs. `given_up`: by a device that may still read them where they lie.
+void Worker::run_on_host(const PlanNode& node, Selection* inputs, Selection packets, bool given_up) {
   if (packets.empty()) return;
-  own_frames(node, packets);
+  own_frames(node, packets, given_up);
   if (packets.empty()) return;
   // What a cycle has brought here meanwhile waits for its turn.
   const Selection others = inputs[0];
@@ -166,7 +172,9 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
 }
 
 // Gathers frames, or their first bytes, into the flight's memory. Returns those that do not fit.
-Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
+// `back`: their bytes are edited.
+Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selection& packets, bool back,
+                               SlabDriver::Range& range) {
   Flight& flight = a.flight;
   FlightFrames& pool = *a.pool;
   auto* records = reinterpret_cast<FrameRecord*>(flight.in);
@@ -200,6 +208,62 @@ Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selecti
   range.bytes = used;
   range.to = range.host;
   range.host_there = range.to_there = pool.host->device();
+  if (pool.device != nullptr) {
+    range.device = range.host_there = range.to_there = pool.device->device();
+    range.back = back;
+  }
+  range.slots = slots;
+  range.slots.stride = static_cast<uint16_t>(frame_stride(longest));
+  return left;
+}
+
+// Notes frames where they lie, in memory that the device reaches, which reads their first bytes there; what it makes of
+// them comes to the flight's memory. Returns those that it does not reach so.
+Selection Worker::put_listed(InFlight& a, const BatchView& view, const Selection& packets,
+                             SlabDriver::Range& range) const {
+  Flight& flight = a.flight;
+  FlightFrames& pool = *a.pool;
+  auto* records = reinterpret_cast<FrameRecord*>(flight.in);
+  constexpr FrameSlots slots = kListedSlots;
+  constexpr uint32_t kUnit = 16;  // of a device's loads
+  const uint32_t heads = heads_bytes(std::min(flight.limit, packets.count()), slots.head);
+  const size_t room = pool.host->size() < heads ? 0 : (pool.host->size() - heads) / slots.apart;
+  const auto most = static_cast<uint32_t>(std::min<size_t>(flight.limit, room));
+  const PinnedRanges::Range* pinned = nullptr;
+  const uint8_t* base = nullptr;
+  uint64_t all = 0, bytes = 0;
+  uint32_t n = 0, longest = 0;
+  Selection left;
+  packets.for_each([&](uint32_t row) {
+    const uint8_t* const frame = view.frame[row];
+    const Extent& extent = view.extent[row];
+    if (pinned == nullptr && n == 0 && (pinned = device_.pinned->range_of(frame)) != nullptr) {
+      base = reinterpret_cast<const uint8_t*>(pinned->host);
+      all = pinned->bytes;
+    }
+    // Below the base it wraps, and is past all. What the last load of a frame reads behind it is there: kTailroom.
+    const uint64_t at = reinterpret_cast<uintptr_t>(frame) - reinterpret_cast<uintptr_t>(base);
+    const bool fits = base != nullptr && at < all && all - at >= extent.end + kTailroom && at <= UINT32_MAX &&
+                      (reinterpret_cast<uintptr_t>(pinned->device) + at) % kUnit == 0 && extent.data == 0 &&
+                      extent.end <= UINT16_MAX && extent.wire_end - extent.end <= UINT16_MAX && n < most;
+    if (!fits) [[unlikely]] {
+      left.add(row);
+      return;
+    }
+    records[n] = frame_record(at, extent.end, extent.wire_end);
+    a.rows[n++] = static_cast<uint16_t>(row);
+    bytes += slots.crossing(extent.end);
+    longest = std::max(longest, slots.room(extent.end));
+  });
+  flight.count = n;
+  if (n == 0) return left;
+  range.host = pinned->host;
+  range.bytes = bytes;
+  range.host_there = pinned->device;
+  range.heads = static_cast<std::byte*>(pool.host->host());
+  range.heads_there = pool.host->device();
+  range.to = range.heads + heads;
+  range.to_there = static_cast<std::byte*>(pool.host->device()) + heads;
   range.slots = slots;
   range.slots.stride = static_cast<uint16_t>(frame_stride(longest));
   return left;
@@ -208,6 +272,7 @@ Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selecti
 // False: nothing is on its way.
 bool Worker::launch_frames(size_t n, Selection* inputs) {
   const PlanNode& node = plan_.nodes[n];
+  const Offload& offload = (*device_.offloads)[n];
   InFlight& a = walk_->in_flight[0];
   for (InFlight& each : walk_->in_flight) each.channel = nullptr;
   TraceSpan trace;
@@ -226,7 +291,19 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
       left.clear();
     } else {
       const BatchView view = batch.view();
-      left = a.lent ? put_lent(a, view, left, range) : put_gathered(a, view, left, range);
+      a.listed = false;
+      if (a.lent) {
+        left = put_lent(a, view, left, range);
+      } else {
+        if (device_.lists) {
+          const Selection all = left;
+          left = put_listed(a, view, all, range);
+          // Where it reaches none: frames of another batch's memory, or of a port's.
+          a.listed = a.flight.count != 0;
+          if (!a.listed) left = all;
+        }
+        if (!a.listed) left = put_gathered(a, view, left, offload.writes_frame, range);
+      }
       a.records = reinterpret_cast<const FrameRecord*>(a.flight.in);
     }
     a.first = range.first;
@@ -243,7 +320,7 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
     }
   }
   device_counters_[n].on_host += left.count();
-  run_on_host(node, inputs, left);
+  run_on_host(node, inputs, left, false);
   return a.channel != nullptr;
 }
 
@@ -267,7 +344,7 @@ bool Worker::collect_frames(size_t n) {
   }
   a.channel->close(a.flight);
   a.channel = nullptr;
-  run_on_host(node, &walk_->pending[first_input_[n]], again);
+  run_on_host(node, &walk_->pending[first_input_[n]], again, a.listed && a.flight.failed);
   return true;
 }
 
@@ -421,7 +498,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     const uint32_t end = record.bytes - cut;
     const uint32_t wire_end = cut != 0 ? end : uint32_t{record.bytes} + record.longer;
     Extent& extent = view.extent[row];
-    uint8_t* const from = a.to + (record.at - a.first);
+    uint8_t* const from = a.to + a.slots.back_at(i, record.at - a.first);
     if (a.lent) {
       if (moved == 0) join_head(from, a.heads + size_t{i} * a.slots.head, a.slots.head, view.frame[row], record.bytes);
       view.frame[row] = from;
@@ -430,9 +507,12 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
         extent.wire_end = static_cast<uint32_t>(static_cast<int32_t>(wire_end) - moved);
       }
     } else {
-      const auto bytes = static_cast<int32_t>(a.slots.crossing(record.bytes)) - moved;
+      const bool head = a.listed && moved == 0;
+      const auto bytes = head ? static_cast<int32_t>(std::min<uint32_t>(a.slots.head, record.bytes))
+                              : static_cast<int32_t>(a.slots.crossing(record.bytes)) - moved;
       if (offload.writes_frame && bytes > 0) {
-        std::memcpy(view.frame[row] + moved, from, static_cast<size_t>(bytes));
+        const uint8_t* const made = head ? a.heads + size_t{i} * a.slots.head : from;
+        std::memcpy(view.frame[row] + moved, made, static_cast<size_t>(bytes));
       }
       extent.data = moved;
       extent.end = end;

@@ -70,6 +70,9 @@ struct StageTraits {
   // Bytes by which the frame's first one moves: taken off, or, below 0, uncovered. Of Strip and Unstrip alone; what a
   // stage pushes or trims is not among them.
   int32_t moves_by = 0;
+  // Bytes in front of a frame's first byte as it came, not as it is, that are written at most, where it has a link
+  // header.
+  int32_t writes_before = kHeadroom;
 };
 
 // A table that an element declares, to be loaded before the graph starts.

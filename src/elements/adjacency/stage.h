@@ -21,6 +21,7 @@ struct AdjacencyStage {
   static constexpr FieldMask kReads = kFieldNextHop | kFieldL3 | kFieldKey | kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldPort | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
+  static constexpr int32_t kWritesBefore = 4;  // an untagged frame gets a tag
 
   AdjacencyView view;
   uint8_t divert_options = 0;  // output 2 is connected

@@ -47,7 +47,9 @@ class IpGwOptions final : public Element {
     rules_.other = policy(arguments, "OTHER");
   }
   ElementKind kind() const override { return ElementKind::kHost; }
-  StageTraits stage_traits() const override { return {kFieldKey | kFieldL3 | kFieldFrame, kFieldFrame}; }
+  StageTraits stage_traits() const override {
+    return {kFieldKey | kFieldL3 | kFieldFrame, kFieldFrame, FrameUse::kHeaders, 0, 0};
+  }
 
   void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
     forward_by_verdict(context, batch, packets, outputs, [&](uint32_t i) { return judge(batch, i); });

@@ -144,7 +144,7 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
     const uint32_t frame = turn * 8 + lane / 4;
     const uint32_t its = __shfl_sync(kAll, back, static_cast<int>(frame));
     const int32_t moved = __shfl_sync(kAll, data, static_cast<int>(frame));
-    uint8_t* to = a.to + __shfl_sync(kAll, record.at, static_cast<int>(frame));
+    uint8_t* to = a.to + a.slots.back_at(i - lane + frame, __shfl_sync(kAll, record.at, static_cast<int>(frame)));
     const uint8_t* from = copies + frame * a.slots.stride + moved;
     for (uint32_t chunk = lane % 4; chunk * 16 < its; chunk += 4) {
       uint32_t v[4];

@@ -138,7 +138,7 @@ class CudaSlabs final : public SlabDriver {
     a.words_out = shape_.words_out;
     if (frames()) {
       a.frames = static_cast<uint8_t*>(frames_at) - pool.first;
-      a.to = static_cast<uint8_t*>(pool.to_there) - pool.first;
+      a.to = static_cast<uint8_t*>(pool.to_there) - (pool.slots.apart != 0 ? 0 : pool.first);
       a.heads = static_cast<uint8_t*>(pool.heads_there);
       a.slots = pool.slots;
       const FrameResults results = FrameResults::at(a.out, count);
@@ -258,7 +258,7 @@ class CudaSlabs final : public SlabDriver {
   // Records and results are copied.
   bool staged() const { return transport_ == Transport::kStaged && !frames(); }
   // What the host takes is stored by the kernel alone, which then says so: no event, and nobody asks the driver.
-  bool says_itself() const { return frames() && !shared_->options.stamps; }
+  bool says_itself() const { return frames() && !shared_->options.stamps && transport_ != Transport::kCommPool; }
   static bool ended(const Slab& s) {
     return s.said != nullptr && __atomic_load_n(s.said, __ATOMIC_ACQUIRE) == s.serial;
   }

@@ -115,7 +115,8 @@ class SlabDriver {
     void* device = nullptr;
     bool back = true;  // kernels change it
     // Of frame records: where the frames come back to, and how they lie there. FrameRecord::at counts from `first`.
-    // With FrameSlots::head, `heads` is where heads come to, record by record.
+    // With FrameSlots::apart `host` is the memory that they lie in, of which they are `bytes`. With FrameSlots::head,
+    // `heads` is where heads come to, record by record.
     std::byte* to = nullptr;
     std::byte* heads = nullptr;
     FrameSlots slots;

@@ -156,7 +156,7 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
 }
 
 // Whole segments, from the frame as it came to the frame as it leaves.
-Offload by_whole_frame(const PlanNode& node, const Router& router, bool one_list) {
+Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& router, bool one_list) {
   Offload o;
   const auto not_so = [&](std::string why) {
     o.why = std::move(why);
@@ -167,7 +167,8 @@ Offload by_whole_frame(const PlanNode& node, const Router& router, bool one_list
   if (node.wide || node.entries.size() != 1 || node.entries[0] != 0 || node.live_in != 0) {
     return not_so("frames are sent where packets come from a source alone, to one stage");
   }
-  if (first.frame != FrameUse::kHeaders || (first.writes & kFieldKey) == 0) {
+  const auto stages = static_cast<unsigned>(node.elements.size());
+  if (first.frame != FrameUse::kHeaders || needs_key(plan.programs[node.program], node, router, stages, false)) {
     return not_so(
         fmt::format("{} does not parse frames from their first byte", router.elements[node.elements[0]]->name));
   }
@@ -177,6 +178,10 @@ Offload by_whole_frame(const PlanNode& node, const Router& router, bool one_list
     const StageTraits t = traits(s);
     if (t.frame != FrameUse::kNone && t.frame != FrameUse::kHeaders) {
       return not_so(fmt::format("{} may read more of a frame than its headers", element.name));
+    }
+    // What is cut off is counted as the parser's, which is the first.
+    if ((first.writes & kFieldKey) == 0 && (t.writes & kFieldExtent) != 0) {
+      return not_so(fmt::format("{} changes where frames begin or end, and nothing is parsed", element.name));
     }
     // A result has one place for what was cut off and one for where the frame begins.
     if (s != 0 && s + 1 != node.elements.size() && (t.writes & kFieldExtent) != 0) {
@@ -211,7 +216,10 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
     } else if (choice == RecordChoice::kKey) {
       o = by_key(node, router, one_list);
     } else if (choice == RecordChoice::kFrame) {
-      o = by_whole_frame(node, router, one_list);
+      o = by_whole_frame(plan, node, router, one_list);
+    } else if (choice == RecordChoice::kListed) {
+      o = by_whole_frame(plan, node, router, one_list);
+      if (!o.on_device) o = by_frame(plan, node, router, RecordKind::kAddress, one_list);
     } else if (choice == RecordChoice::kHeader || choice == RecordChoice::kAddress) {
       o = by_frame(plan, node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress,
                    one_list);
@@ -219,7 +227,7 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
       FieldMask writes = 0;
       for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
       if (choice == RecordChoice::kAutoFrames && (writes & kLookups) != 0) {
-        o = by_whole_frame(node, router, one_list);
+        o = by_whole_frame(plan, node, router, one_list);
         if (o.on_device) {
           o.why += ": batches are large, and the host neither parses nor edits";
           all.push_back(std::move(o));

@@ -13,8 +13,9 @@
 namespace sluice {
 
 // What the user asks for: the planner's choice, or one kind of record for every segment that can have it. kAutoFrames:
-// the planner's choice where batches are large, so that it pays to let the device parse and edit.
-enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress, kFrame, kAutoFrames };
+// the planner's choice where batches are large, so that it pays to let the device parse and edit. kListed: frames where
+// the whole segment can run so, else addresses.
+enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress, kFrame, kAutoFrames, kListed };
 
 // How one segment is split. Stages [0, begin) run on the host first, [begin, end) on the device, the rest on the host
 // when the results are back (late edits). Every stage runs on both sides, so the split is a matter of cost alone.

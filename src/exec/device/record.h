@@ -244,7 +244,10 @@ struct FrameSlots {
   // behind the other; the rest of it stays where it is, so that one longer than the region may not move. 0: what
   // crossed comes back.
   uint16_t head = 0;
+  // Not 0: what comes back of record i lies i times so far behind the first, wherever its frame lies.
+  uint16_t apart = 0;
 
+  SLUICE_HD uint64_t back_at(uint32_t i, uint32_t at) const { return apart != 0 ? uint64_t{i} * apart : at; }
   SLUICE_HD uint32_t crossing(uint32_t bytes) const { return bytes < region ? bytes : region; }
   SLUICE_HD bool splits(uint32_t bytes) const { return head != 0 && bytes > region; }
   SLUICE_HD uint32_t room(uint32_t bytes) const { return (crossing(bytes) + extra + unit - 1) / unit * unit; }

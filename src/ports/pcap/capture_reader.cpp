@@ -105,6 +105,8 @@ struct CaptureReader::State {
   std::optional<Classic> classic;
   std::optional<bool> swapped;  // pcapng: its byte order is the other one
   LinkType link = LinkType::kEthernet;
+  bool brings = false;          // see bring()
+  size_t record_bytes = 128;    // of those that were brought last, on average
   std::vector<uint8_t> framed;  // a frame of another link type as Ethernet
   pcap_t* pcap = nullptr;       // owns the FILE
   std::string stream_error;
@@ -119,7 +121,10 @@ struct CaptureReader::State {
   }
 
   template <bool kSwapped>
-  size_t take(std::span<CapturedFrame> frames);
+  size_t take(std::span<const std::byte>& from, std::span<CapturedFrame> frames);
+  size_t take_whole(std::span<const std::byte>& from, std::span<CapturedFrame> frames) {
+    return classic->swapped ? take<true>(from, frames) : take<false>(from, frames);
+  }
 
   std::span<const std::byte> held() const { return {buffer.get() + begin, end - begin}; }
 
@@ -131,7 +136,13 @@ struct CaptureReader::State {
       std::memmove(buffer.get(), buffer.get() + begin, end - begin);
       end -= std::exchange(begin, 0);
     }
-    const auto got = file.read_some({buffer.get() + end, std::min(kReadBytes, kBufferBytes - end)});
+    const size_t got = read_to({buffer.get() + end, std::min(kReadBytes, kBufferBytes - end)});
+    end += got;
+    return got != 0;
+  }
+  // 0: the end, or an error, which is kept.
+  size_t read_to(std::span<std::byte> room) {
+    const auto got = file.read_some(room);
     if (!got) {
       stream_error = got.error().message;
       refused = got.error().system;
@@ -139,9 +150,8 @@ struct CaptureReader::State {
       if (stream_error.starts_with(name + ": ")) stream_error.erase(0, name.size() + 2);
     }
     input_ended = !got || *got == 0;
-    if (!input_ended) end += *got;
     used |= !input_ended;
-    return !input_ended;
+    return input_ended ? 0 : *got;
   }
   // Whether `bytes` are held; waits for them.
   bool fill(size_t bytes) {
@@ -259,6 +269,8 @@ Result<CaptureReader> CaptureReader::open(InputFile file) {
   }
   s.link = *known;
   if (s.link != LinkType::kEthernet) s.framed.resize(kMaxCapturedBytes + LinkHeader::kBytes);
+  s.brings = s.classic && s.link == LinkType::kEthernet && s.file.regular() &&
+             std::string_view(s.file.compression()) == "plain";
   return CaptureReader(std::move(state));
 }
 
@@ -268,7 +280,7 @@ LinkType CaptureReader::link() const {
 
 bool CaptureReader::ready() {
   State& s = *state_;
-  if (s.failed || s.ended) return true;
+  if (s.failed || s.ended || s.brings) return true;
   for (;;) {
     const std::span<const std::byte> held = s.held();
     if (s.classic) {
@@ -382,13 +394,13 @@ Result<bool> CaptureReader::next(CapturedFrame& frame) {
 
 constexpr size_t kAhead = 1024;  // bytes
 
-// The whole records that are held, as frames of Ethernet; they stay where they are.
+// The whole records in front of `from`, as frames of Ethernet; they stay where they are.
 template <bool kSwapped>
-size_t CaptureReader::State::take(std::span<CapturedFrame> frames) {
+size_t CaptureReader::State::take(std::span<const std::byte>& from, std::span<CapturedFrame> frames) {
   const uint32_t snaplen = classic->snaplen;
   const uint64_t unit_ns = classic->nanosecond ? 1 : 1000;
-  const std::byte* at = buffer.get() + begin;
-  size_t left = end - begin, n = 0;
+  const std::byte* at = from.data();
+  size_t left = from.size(), n = 0;
   for (; n < frames.size() && left >= Classic::kRecordHeader; ++n) {
     // Where a record lies is read in the one before: each would wait for its line.
     prefetch_read(at + kAhead);
@@ -403,8 +415,28 @@ size_t CaptureReader::State::take(std::span<CapturedFrame> frames) {
     at += Classic::kRecordHeader + captured;
     left -= Classic::kRecordHeader + captured;
   }
-  begin = end - left;
+  from = {at, left};
   packets += n;
+  return n;
+}
+
+size_t CaptureReader::bring(std::span<std::byte> room, std::span<CapturedFrame> frames) {
+  State& s = *state_;
+  if (!s.brings || s.failed || s.ended || frames.empty()) return 0;
+  const std::span<const std::byte> held = s.held();
+  // What is left goes back to the buffer.
+  room = room.first(std::min(room.size(), State::kBufferBytes));
+  if (held.size() > room.size()) return 0;
+  std::memcpy(room.data(), held.data(), held.size());
+  size_t have = held.size();
+  const size_t want = std::min(room.size(), frames.size() * s.record_bytes);
+  if (want > have && !s.input_ended) have += s.read_to(room.subspan(have, want - have));
+  std::span<const std::byte> left = room.first(have);
+  const size_t n = s.take_whole(left, frames);
+  if (n != 0) s.record_bytes = (have - left.size()) / n;
+  std::memcpy(s.buffer.get(), left.data(), left.size());
+  s.begin = 0;
+  s.end = left.size();
   return n;
 }
 
@@ -414,7 +446,10 @@ Result<size_t> CaptureReader::next(std::span<CapturedFrame> frames) {
   // Frames of other link types, and those of libpcap, are lent from one place, one at a time.
   const bool many = s.classic && s.link == LinkType::kEthernet && !s.failed;
   const auto take = [&](std::span<CapturedFrame> some) {
-    return s.classic->swapped ? s.take<true>(some) : s.take<false>(some);
+    std::span<const std::byte> held = s.held();
+    const size_t n = s.take_whole(held, some);
+    s.begin = s.end - held.size();
+    return n;
   };
   if (const size_t n = many ? take(frames) : 0; n != 0) return n;
   auto one = next(frames[0]);

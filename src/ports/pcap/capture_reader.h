@@ -38,6 +38,12 @@ class CaptureReader {
   // the end. Damage after k > 0 frames returns k, and the error comes with the next call.
   Result<size_t> next(std::span<CapturedFrame> frames);
 
+  // The same of a plain file in the classic form, with Ethernet frames, whose records are read straight to `room`:
+  // there the frames stay, each behind the 16 bytes of its record and directly behind the one before. Reads as much as
+  // so many frames took the last time, and gives those of them that are whole. 0: another file, the end, damage, or a
+  // record that is longer than all that; next() goes on from there.
+  size_t bring(std::span<std::byte> room, std::span<CapturedFrame> frames);
+
   // Whether next() returns without waiting for whoever writes a pipe: a whole packet, the end or damage is there.
   bool ready();
   // Waits until that may have changed, `limit_ns` at most; a signal may end it.

@@ -491,6 +491,102 @@ TEST_F(Captures, ManyWaitForTheFirstAlone) {
 
 // Large enough for a thread that decompresses: what stands before the damage comes, then the same error again and
 // again.
+// Reads on by bring() where it has frames, else by next(), in turns of `turn`.
+std::vector<Packet> drain_brought(CaptureReader& reader, std::vector<std::byte>& room, size_t most, size_t turn,
+                                  size_t* brought, std::string* error) {
+  std::vector<Packet> packets;
+  std::vector<CapturedFrame> frames(most);
+  const auto take = [&](const CapturedFrame& frame) {
+    packets.push_back(
+        {frame.timestamp_ns, frame.wire_bytes, {reinterpret_cast<const char*>(frame.data), frame.captured}});
+  };
+  for (size_t round = 1;; ++round) {
+    std::fill(room.begin(), room.end(), std::byte{0xaa});
+    const size_t n = round % turn != 0 ? reader.bring(room, frames) : 0;
+    const uint8_t* before = nullptr;
+    for (const CapturedFrame& frame : std::span(frames).first(n)) {
+      const auto* at = reinterpret_cast<const std::byte*>(frame.data);
+      EXPECT_TRUE(at >= room.data() + 16 && at + frame.captured <= room.data() + room.size());
+      if (before != nullptr) EXPECT_GE(frame.data - before, 16);
+      before = frame.data + frame.captured;
+      take(frame);
+    }
+    *brought += n;
+    if (n != 0) continue;
+    auto got = reader.next(std::span(frames).first(1));
+    if (!got) {
+      *error = to_string(got.error());
+      return packets;
+    }
+    if (*got == 0) return packets;
+    take(frames[0]);
+  }
+}
+
+TEST_F(Captures, FramesThatAreBroughtAreThoseThatNextGives) {
+  rc::check([&] {
+    const auto count = *rc::gen::inRange<size_t>(0, 300);
+    std::vector<Packet> packets;
+    for (size_t i = 0; i < count; ++i) {
+      Packet p;
+      p.timestamp_ns = *rc::gen::inRange<uint64_t>(0, 2'000'000'000'000'000'000u);
+      // Runs of short frames, and now and then one that is longer than all that was read for many.
+      const bool longer = *rc::gen::inRange(0, 40) == 0;
+      p.bytes.resize(*rc::gen::inRange<size_t>(0, longer ? 20'000 : 130));
+      for (size_t j = 0; j < p.bytes.size(); ++j) p.bytes[j] = static_cast<char>(i * 31 + j);
+      p.wire_bytes = static_cast<uint32_t>(p.bytes.size() + *rc::gen::inRange<size_t>(0, 3));
+      packets.push_back(p);
+    }
+    const std::string file = path("brought.pcap");
+    RC_ASSERT(write_all(file, packets).ok());
+    // Cut off somewhere, or whole.
+    const auto bytes = fs::file_size(file);
+    if (*rc::gen::inRange(0, 3) == 0) fs::resize_file(file, *rc::gen::inRange<uint64_t>(24, bytes + 1));
+    auto plain = CaptureReader::open(file), other = CaptureReader::open(file);
+    RC_ASSERT(plain.ok() && other.ok());
+    std::string wrong, wrong_brought;
+    const std::vector<Packet> expected = drain(*plain, &wrong);
+    std::vector<std::byte> room(*rc::gen::inRange<size_t>(0, 30'000));
+    size_t brought = 0;
+    const std::vector<Packet> got = drain_brought(*other, room, *rc::gen::inRange<size_t>(1, 100),
+                                                  *rc::gen::inRange<size_t>(2, 50), &brought, &wrong_brought);
+    RC_ASSERT(got == expected);
+    RC_ASSERT(wrong_brought == wrong);
+    RC_ASSERT(other->packets() == plain->packets());
+  });
+}
+
+TEST_F(Captures, MostFramesOfAPlainFileAreBrought) {
+  std::vector<Packet> packets(10'000);
+  for (Packet& p : packets) p.bytes.resize(p.wire_bytes = 64);
+  ASSERT_TRUE(write_all(path("many.pcap"), packets).ok());
+  std::vector<std::byte> room(size_t{1} << 16);
+  auto reader = CaptureReader::open(path("many.pcap"));
+  ASSERT_TRUE(reader.ok());
+  size_t brought = 0;
+  std::string wrong;
+  EXPECT_EQ(drain_brought(*reader, room, 256, 1'000'000, &brought, &wrong).size(), packets.size());
+  EXPECT_EQ(brought, packets.size());
+  EXPECT_EQ(wrong, "");
+}
+
+// Of a pipe, of what is compressed and of other formats none are: reading on waits, or the bytes lie elsewhere first.
+TEST_F(Captures, OnlyPlainFilesBringFrames) {
+  const std::vector<Packet> packets = sample(100);
+  ASSERT_TRUE(write_all(path("a.pcap.gz"), packets).ok());
+  std::vector<std::byte> room(size_t{1} << 16);
+  std::vector<CapturedFrame> frames(64);
+  auto zipped = CaptureReader::open(path("a.pcap.gz"));
+  ASSERT_TRUE(zipped.ok());
+  EXPECT_EQ(zipped->bring(room, frames), 0u);
+  ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
+  auto memory = CaptureReader::open(InputFile::over(slurp(path("a.pcap")), "memory"));
+  ASSERT_TRUE(memory.ok());
+  EXPECT_EQ(memory->bring(room, frames), 0u);
+  EXPECT_EQ(drain(*zipped), packets);
+  EXPECT_EQ(drain(*memory), packets);
+}
+
 TEST_F(Captures, DamageInALargeCompressedFileIsAnErrorThatRepeats) {
   const auto packets = sample(6000);
   ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
