@@ -44,6 +44,9 @@ extern "C" {
 
 /* The version of the library, such as "0.1.0". Any thread; the text lasts. */
 SLUICE_API const char* sluice_version(void);
+/* The revision of the source tree that the library was built of, such as "a1b2c3d", with "-dirty" where the tree was
+ * changed; "unknown" without one. Any thread; the text lasts. */
+SLUICE_API const char* sluice_build_revision(void);
 
 /* ---- errors ----------------------------------------------------------------------------------------------------- */
 

@@ -175,6 +175,7 @@ static clib_error_t* gc_show_fn(vlib_main_t* vm, unformat_input_t* input, vlib_c
   gc_main_t* gm = &gc_main;
   sluice_acl_shape shape = {.size = sizeof shape};
   sluice_acl_measure(gm->acl, &shape);
+  vlib_cli_output(vm, "libsluice %s (%s)", sluice_version(), sluice_build_revision());
   vlib_cli_output(vm, "%llu rules, generation %llu, algorithm %s, %llu tables, %llu slots, %llu bytes",
                   (u64)sluice_acl_size(gm->acl), sluice_acl_generation(gm->acl), sluice_acl_algorithm(gm->acl),
                   shape.tables, shape.slots, shape.bytes);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/api_test_support.h"
+#include "control/machine.h"
 #include "formats/native_rules.h"
 #include "net/packet_builder.h"
 #include "tables/acl/acl_test_support.h"
@@ -316,6 +317,11 @@ TEST(ApiAcl, NothingInIsNothingOut) {
   sluice_errors_free(nullptr);
   sluice_acl_free(nullptr);
   sluice_rule_free(nullptr);
+}
+
+TEST(ApiLibrary, NamesItsVersionAndRevision) {
+  EXPECT_EQ(::sluice_version(), sluice::sluice_version());
+  EXPECT_EQ(sluice_build_revision(), sluice_revision());
 }
 
 TEST(ApiAcl, CountersFollowTheirRules) {
