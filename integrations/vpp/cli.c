@@ -154,9 +154,13 @@ static void gc_show_device(vlib_main_t* vm) {
   }
   gc_worker_t* w;
   vec_foreach(w, gm->workers) {
-    if (w->frames_on_device + w->frames_on_host + w->frames_overdue != 0)
-      vlib_cli_output(vm, "  thread %u: %llu frames by the device, %llu by the worker, %llu overdue, %u waiting",
-                      w - gm->workers, w->frames_on_device, w->frames_on_host, w->frames_overdue, w->tail - w->head);
+    const u64* frames = w->frames;
+    if (frames[GC_BY_DEVICE] + frames[GC_BY_HOST] + frames[GC_BY_OVERDUE] + frames[GC_BY_FAILED] != 0 ||
+        w->head != w->tail)
+      vlib_cli_output(
+          vm, "  thread %u: %llu frames by the device, %llu by the worker, %llu overdue, %llu as it failed, %u waiting",
+          w - gm->workers, frames[GC_BY_DEVICE], frames[GC_BY_HOST], frames[GC_BY_OVERDUE], frames[GC_BY_FAILED],
+          w->tail - w->head);
     if (w->failure[0] != 0)
       vlib_cli_output(vm, "  thread %u: the device has failed, the worker looks up: %s", w - gm->workers, w->failure);
   }
