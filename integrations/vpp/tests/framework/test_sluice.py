@@ -1,6 +1,6 @@
 """The cases of test_gpu_classify.py in VPP's own test framework: run_tests.py of a VPP tree finds them here.
 
-How to run them is in ../README.md."""
+How to run them is in README.md."""
 import pathlib
 import sys
 import unittest
