@@ -309,7 +309,9 @@ TEST(ApiDevice, ThatDiesInTheMiddleLeavesNoKeyWithoutItsAnswer) {
                   classify(acl.get(), {keys.begin(), keys.begin() + static_cast<ptrdiff_t>(answered)}));
       EXPECT_GE(answered, 200u);
       const std::string why = sluice_channel_failure(channel.get());
-      if (!stops) EXPECT_EQ(why, std::string(name) == "emu:fail-after=1000000" ? "" : "the emulated device was killed");
+      if (!stops) {
+        EXPECT_EQ(why, std::string(name) == "emu:fail-after=1000000" ? "" : "the emulated device was killed");
+      }
     }
   }
   const Handle<sluice_device> dead(sluice_device_open("emu:fail-after=0", nullptr));
