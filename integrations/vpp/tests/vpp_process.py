@@ -56,8 +56,6 @@ class Vpp:
         self.papi = None
 
     def __enter__(self):
-        # Unix sockets have short names.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="vpp", dir=tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"))
         library = next((p for p in (self.build / "lib").rglob("vpp_plugins") if p.is_dir()), self.build / "lib/vpp_plugins")
         cpu = ""
         if self.workers is not None:
@@ -65,6 +63,8 @@ class Vpp:
             if len(cores) < self.workers + 1:
                 raise Missing(f"{self.workers} workers and the main thread need {self.workers + 1} processors")
             cpu = f"main-core {cores[0]} corelist-workers {','.join(map(str, cores[1:self.workers + 1]))}"
+        # Unix sockets have short names.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="vpp", dir=tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"))
         wanted = " ".join(f"plugin {p}_plugin.so {{ enable }}" for p in self.plugins)
         (self.folder / "startup.conf").write_text(f"""
 unix {{ nodaemon cli-listen {self.folder}/cli.sock log {self.folder}/vpp.log runtime-dir {self.folder} coredump-size 0 }}
