@@ -128,7 +128,8 @@ TEST_F(CliErrorsTest, DeviceOptions) {
   expect("run --in a.pcap --device fpga", 2,
          "error: --device: there is no device 'fpga'\n  help: devices: cpu, auto, cuda, emu\n");
   expect("run --in a.pcap --device emu:x", 4,
-         "error: 'emu:x' is not a device\n  help: write cuda:N or emu:N with a number N\n");
+         "error: 'emu:x' is not a device\n  help: write emu, emu:N, emu:fail-after=RECORDS or "
+         "emu:stop-after=RECORDS\n");
   expect(
       "run --in a.pcap --latency-target 50", 2,
       "error: --latency-target: '50' is not a time\n  help: write a number and its unit: 800ns, 50us, 1.5ms or 2s\n");

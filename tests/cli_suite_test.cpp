@@ -267,6 +267,134 @@ TEST_F(CliSuiteTest, RowsOfADeviceHaveTheirRatioToTheCpus) {
   EXPECT_GT(ratios, 10u);
 }
 
+// In place of the program that the plug-in's build folder has: what it prints is written down.
+class CliSuiteVppTest : public CliSuiteTest {
+ protected:
+  void SetUp() override {
+    CliSuiteTest::SetUp();
+    ::unsetenv("SLUICE_VPP_PLUGIN");
+    const std::string said = sluice("--version").out;
+    revision_ = said.substr(said.find('(') + 1, said.find(')') - said.find('(') - 1);
+    ASSERT_EQ(shell("mkdir -p vpp/vpp_plugins").code, 0);
+    write("vpp/vpp_plugins/sluice_plugin.so", "");
+  }
+  void write_program(const std::string& text) {
+    write("vpp/vpp_bench", "#!/bin/sh\n" + text);
+    ASSERT_EQ(shell("chmod +x vpp/vpp_bench").code, 0);
+  }
+  Json printed(const std::string& revision) const {
+    return {
+        {"git", revision},
+        {"seed", 1},
+        {"input_hash", "sha256:0"},
+        {"verified", {{"sample", 1000}, {"oracle", "linear"}, {"mismatches", 0}}},
+        {"results",
+         {{{"case", "1024 rules, 1 mask, last, acl-plugin"},
+           {"unit", "us"},
+           {"values", {50, 60, 70}},
+           {"note", "VPP 25.10"},
+           {"clocks_per_packet", 500}},
+          {{"case", "1024 rules, 1 mask, last, sluice"},
+           {"unit", "us"},
+           {"values", {5, 6, 7}},
+           {"mpackets_per_second", 256 / 6.0},
+           {"clocks_per_packet", 50},
+           {"acl_plugin_ratio", 10}},
+          {{"case", "1024 rules, 21 masks, all, acl-plugin"}, {"reason", "the acl-plugin has not taken the list"}}}}};
+  }
+  Json reason(const std::string& folder) const { return rows(folder).at("frame-latency/vpp-rules")["reason"]; }
+
+  std::string revision_;
+  const std::string suite_ = "bench suite --quick --passes 1 -q --only frame-latency/vpp-rules ";
+};
+
+TEST_F(CliSuiteVppTest, RowsInVppHaveTheirRatioToTheAclPlugin) {
+  write("printed", printed(revision_).dump());
+  write_program("echo \"$*\" >> called; cat printed\n");
+  const Said said = sluice(suite_ + "--vpp vpp -o r");
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_TRUE(read("called").ends_with("-q -o json\n")) << read("called");
+  EXPECT_NE(read("called").find("--columns acl-plugin,cpu"), std::string::npos) << read("called");
+  const auto all = rows("r");
+  ASSERT_EQ(all.size(), 3u);
+  const Json own = all.at("frame-latency/vpp/1024 rules, 1 mask, last, sluice");
+  EXPECT_EQ(own["value"], 6);
+  EXPECT_EQ(own["unit"], "us");
+  EXPECT_EQ(own["n"], 3);
+  EXPECT_EQ(own["min"], 5);
+  EXPECT_EQ(own["max"], 7);
+  EXPECT_EQ(own["checked"], true);
+  EXPECT_EQ(own["acl_plugin_ratio"], 10);
+  EXPECT_EQ(own["clocks_per_packet"], 50);
+  EXPECT_EQ(own["published"]["value"], 3.8);
+  EXPECT_TRUE(own["published"]["source"].get<std::string>().starts_with("DGX Spark study")) << own;
+  EXPECT_TRUE(own["command"].get<std::string>().starts_with("vpp/vpp_bench --columns")) << own;
+  EXPECT_EQ(own["machine"], Json::parse(read("r/report.json"))["machine"]);
+  const Json peer = all.at("frame-latency/vpp/1024 rules, 1 mask, last, acl-plugin");
+  EXPECT_EQ(peer["value"], 60);
+  EXPECT_FALSE(peer.contains("acl_plugin_ratio"));
+  const Json lacking = all.at("frame-latency/vpp/1024 rules, 21 masks, all, acl-plugin");
+  EXPECT_TRUE(lacking["value"].is_null());
+  EXPECT_EQ(lacking["reason"], "not measured here: the acl-plugin has not taken the list");
+  const std::string html = read("r/report.html");
+  for (const char* part : {"acl-plugin : this", "clocks/packet", "1024 rules, 1 mask, last, sluice"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+
+  // Nothing is measured twice, unless the plug-in is another one. The environment names the same folder.
+  const auto calls = [&] {
+    const std::string called = read("called");
+    return std::count(called.begin(), called.end(), '\n');
+  };
+  EXPECT_EQ(shell("SLUICE_VPP_PLUGIN=vpp \"$SLUICE\" " + suite_ + "-o r").code, 0);
+  EXPECT_EQ(calls(), 1);
+  write("vpp/vpp_plugins/sluice_plugin.so", "another");
+  EXPECT_EQ(sluice(suite_ + "--vpp vpp -o r").code, 0);
+  EXPECT_EQ(calls(), 2);
+}
+
+TEST_F(CliSuiteVppTest, WithoutVppARowSaysSo) {
+  ASSERT_EQ(sluice(suite_ + "-o r").code, 0);
+  EXPECT_EQ(reason("r"), "not measured here: --vpp or SLUICE_VPP_PLUGIN names no build folder of the VPP plug-in");
+  ASSERT_EQ(shell("SLUICE_VPP_PLUGIN=vpp \"$SLUICE\" " + suite_ + "-o r").code, 0);
+  EXPECT_EQ(reason("r"), "not measured here: vpp is no build folder of the VPP plug-in: it has no vpp_bench");
+  const Said wrong = sluice(suite_ + "--vpp vpp -o r");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("--vpp: vpp is no build folder"), std::string::npos) << wrong.err;
+  // It names what it lacks.
+  write_program("echo '{\"error\": {\"message\": \"this VPP does not load the plug-in\"}}' >&2; exit 4\n");
+  ASSERT_EQ(sluice(suite_ + "--vpp vpp -o r").code, 0);
+  EXPECT_EQ(reason("r"), "not measured here: this VPP does not load the plug-in");
+}
+
+TEST_F(CliSuiteVppTest, WhatItRefusesAndWhatIsNotOfThisBuildHasNoFigure) {
+  write_program("echo '{\"error\": {\"message\": \"rules have counted other packets\"}}' >&2; exit 5\n");
+  EXPECT_EQ(sluice(suite_ + "--vpp vpp -o r").code, 5);
+  EXPECT_EQ(reason("r"), "refused: rules have counted other packets");
+  EXPECT_FALSE(exists("r/cases/frame-latency-vpp-rules.1.json"));
+  write("printed", printed("0000000").dump());
+  write_program("cat printed\n");
+  EXPECT_EQ(sluice(suite_ + "--vpp vpp -o r").code, 5);
+  EXPECT_EQ(reason("r"), "refused: it measured revision 0000000, and this is " + revision_ + ": build both");
+  EXPECT_FALSE(exists("r/cases/frame-latency-vpp-rules.1.json"));
+  write_program("echo nothing\n");
+  EXPECT_EQ(sluice(suite_ + "--vpp vpp -o r").code, 5);
+  EXPECT_TRUE(reason("r").get<std::string>().starts_with("refused: ")) << reason("r");
+  // Told to fail its check, it is told so as this program's own cases are.
+  write_program("for word; do test \"$word\" = --spoil-check && exit 5; done; cat printed\n");
+  write("printed", printed(revision_).dump());
+  EXPECT_EQ(sluice(suite_ + "--vpp vpp --spoil-check -o r").code, 5);
+}
+
+TEST_F(CliSuiteVppTest, AnInterruptionReachesIt) {
+  write_program("trap 'echo asked > asked; exit 130' TERM; echo > started; while :; do sleep 0.05; done\n");
+  const Said said = shell("\"$SLUICE\" " + suite_ +
+                          "--vpp vpp -o r & p=$!; for i in $(seq 1000); do test -e started && break; sleep 0.02; done; "
+                          "kill -TERM $p; wait $p");
+  EXPECT_EQ(said.code, 130) << said.err;
+  EXPECT_TRUE(exists("asked"));
+  EXPECT_FALSE(exists("r/report.json"));
+}
+
 TEST_F(CliSuiteTest, TablesOfManySizesAreThoseOfTheCount) {
   const Said said =
       sluice("bench route --ipv4 3000 --ipv6 0 --count 10,1000 --algorithm trie,dir24 --packets 2000 -q -o json");

@@ -34,7 +34,7 @@ def main():
             return 0
         environment = dict(os.environ, SLUICE_VPP_PLUGIN=folder)
         done = subprocess.run([sys.executable, ROOT / "integrations/vpp/tests/test_gpu_classify.py"], env=environment,
-                              timeout=280)
+                              timeout=600)
         if done.returncode == 77:
             return 0  # compiled; what is missing has been printed
         return done.returncode

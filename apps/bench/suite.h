@@ -41,7 +41,8 @@ struct SuiteCase {
   std::string prefix;                // put before the case of each result
   std::string reason;                // why nothing is run, or why the figures of what is run are left out
   std::string checked_prefix;        // the child's check covers the results whose case begins so
-  std::string program;               // run in place of sluice-bench
+  std::string program;               // run in place of sluice-bench; one that reports as it does takes its options
+  std::string measured;              // a file that such a program measures: another one is another build
   SuiteOutput output = SuiteOutput::kBench;
   std::vector<std::string> peers;  // names, or parts of them, of results that must be there; one that is not has a row
   std::string without_peers;       // that says so
@@ -54,8 +55,9 @@ struct SuiteCase {
 };
 
 const std::vector<Suite>& suites();
-// quick: few cases and small counts, some minutes on two cores. `cores`: workers are 1 and that many.
-std::vector<SuiteCase> suite_cases(bool quick, unsigned cores);
+// quick: few cases and small counts, some minutes on two cores. `cores`: workers are 1 and that many. `vpp`: the build
+// folder of integrations/vpp, or "".
+std::vector<SuiteCase> suite_cases(bool quick, unsigned cores, const std::string& vpp);
 const std::vector<Published>& published_figures();
 
 // What some rows have besides their value: percentiles of all repetitions, the parts of a device's time.

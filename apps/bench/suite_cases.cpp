@@ -61,7 +61,8 @@ const std::vector<Suite>& suites() {
        "with several masks. cpu/: on one core. buffers/: by packets per batch. acl/frame/: the same frames by DPDK's "
        "rte_acl and the project's own in "
        "one "
-       "program. cuda/: the round trip to a device."},
+       "program. vpp/: in VPP, the time of the node that looks a frame up, its acl-plugin's and the plug-in's, on one "
+       "core; packets of several masks are drawn from the rules. cuda/: the round trip to a device."},
       {"peers", "Other implementations of the same run",
        "DPDK's lookups, and zlib's and ISA-L's CRC-32, beside the project's own on the same keys; live/: the highest "
        "rate without loss of a cable, of the kernel's forwarding, of an XDP program that redirects frames unread, and "
@@ -87,6 +88,7 @@ const std::vector<Published>& published_figures() {
                            kStockholm = "Stockholm study: 28 M packets/s, the whole pipeline, 4,000 routes",
                            kSpark = "DGX Spark study: 3.8 us per frame of 256 packets, 1-1,024 rules with one mask",
                            kSpark21 = "DGX Spark study: 22 us per frame of 256 packets at 21 masks",
+                           kInVpp = "a GPU there, one core here, and the whole node of VPP: keys, lookup, next nodes",
                            kOneUnit = "a GPU of one multiprocessor there, the CPU here",
                            kLouvain =
                                "routes of RIS and a linear search on a GPU there; generated routes, frames of 64 bytes "
@@ -114,6 +116,8 @@ const std::vector<Published>& published_figures() {
        "the best there, median and 99th percentile here; " + kOneUnit},
       {"frame-latency", "cpu/", ", 1 mask,", "us", 3.8, kSpark, "DGX Spark", "a GPU there, one core here"},
       {"frame-latency", "cpu/", ", 21 masks,", "us", 22, kSpark21, "DGX Spark", "a GPU there, one core here"},
+      {"frame-latency", "vpp/", ", 1 mask,", "us", 3.8, kSpark, "DGX Spark", kInVpp},
+      {"frame-latency", "vpp/", ", 21 masks,", "us", 22, kSpark21, "DGX Spark", kInVpp},
       {"frame-latency", "acl/frame/", "", "us", 3.8, kSpark, "DGX Spark", "a GPU there, one core here"},
       {"frame-latency", "cuda/", ", 1 mask,", "us", 3.8, kSpark, "DGX Spark", "the GPU"},
       {"frame-latency", "cuda/", ", 21 masks,", "us", 22, kSpark21, "DGX Spark", "the GPU"},
@@ -141,7 +145,7 @@ using Words = std::vector<std::string>;
 // Of one size of the suite on one machine.
 class CaseList {
  public:
-  CaseList(bool quick, unsigned cores) : quick_(quick), cores_(cores) {}
+  CaseList(bool quick, unsigned cores, std::string vpp) : quick_(quick), cores_(cores), vpp_(std::move(vpp)) {}
 
   void add_all() {
     add_classbench();
@@ -564,12 +568,32 @@ class CaseList {
     add_benchmark("frame-latency", "rte_acl", "formats_benches",
                   quick_ ? "^acl/frame/(tuple_space|tuple_merge|rte_acl)/(1|16|128|1024)_rules/last$" : "^acl/frame/",
                   {"rte_acl"}, "the program was built without DPDK's libraries (-DSLUICE_BENCH_PEERS=ON)");
-    add("frame-latency", "vpp", {}).reason =
-        "not measured here: VPP's acl-plugin runs within VPP alone; integrations/vpp/bench.py measures it there, where "
-        "the plug-in is built";
+    add_vpp();
     for (const char* mode : {"launch", "persistent", "adaptive"})
       add("frame-latency", std::string("cuda-") + mode, command("cuda", mode, "2000"),
           std::string("cuda/") + mode + "/");
+  }
+
+  // The study's rows in VPP, by the program that stands in the plug-in's build folder.
+  void add_vpp() {
+    const std::string program = vpp_ + "/vpp_bench";
+    std::error_code none;
+    const std::string lacking =
+        vpp_.empty() ? "not measured here: --vpp or SLUICE_VPP_PLUGIN names no build folder of the VPP plug-in"
+        : std::filesystem::exists(program, none)
+            ? ""
+            : fmt::format("not measured here: {} is no build folder of the VPP plug-in: it has no vpp_bench", vpp_);
+    const Words common = {"--columns",    "acl-plugin,cpu", "--windows",
+                          pick("9", "5"), "--packets",      pick("10240", "2560")};
+    const std::pair<const char*, Words> parts[] = {
+        {"vpp-rules", {"--masks=", "--rules", pick("1,2,4,8,16,32,64,128,256,512,1024", "1,1024")}},
+        {"vpp-masks", {"--rules=", "--masks", pick("1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21", "1,21")}}};
+    for (const auto& [name, words] : parts) {
+      SuiteCase& c = add("frame-latency", name, lacking.empty() ? joined(common, words) : Words{}, "vpp/");
+      c.program = program;
+      c.measured = vpp_ + "/vpp_plugins/sluice_plugin.so";
+      c.reason = lacking;
+    }
   }
 
   SuiteCase& add_benchmark(std::string suite, std::string name, const char* program, const std::string& filter,
@@ -641,13 +665,14 @@ class CaseList {
 
   const bool quick_;
   const unsigned cores_;
+  const std::string vpp_;  // the build folder of the plug-in for VPP, or ""
   std::vector<SuiteCase> all_;
 };
 
 }  // namespace
 
-std::vector<SuiteCase> suite_cases(bool quick, unsigned cores) {
-  CaseList list(quick, cores);
+std::vector<SuiteCase> suite_cases(bool quick, unsigned cores, const std::string& vpp) {
+  CaseList list(quick, cores, vpp);
   list.add_all();
   return list.take();
 }

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "bench.h"
+#include "control/machine.h"
 #include "suite.h"
 
 namespace sluice::app {
@@ -46,18 +47,32 @@ void set_values(const SuiteCase& c, Json& row, const std::string& unit, const st
   row["published"] = published_for(c.suite, row["case"], unit);
 }
 
-std::vector<Json> rows_of_bench(const SuiteCase& c, const Json& result) {
+std::vector<Json> rows_of_bench(const SuiteCase& c, const Json& result, const Json& here) {
+  const Json machine = result.value("machine", here);
+  // Another program's libraries may be of another build than this one.
+  if (const std::string revision = result.value("git", "unknown");
+      !c.program.empty() && revision != sluice_revision()) {
+    return {unmeasured_row(
+        c, c.name,
+        fmt::format("refused: it measured revision {}, and this is {}: build both", revision, sluice_revision()),
+        machine)};
+  }
   const Json& verified = result.at("verified");
   const bool compared = verified.at("sample") > 0 && verified.at("mismatches") == 0;
   if (!c.reason.empty()) {
-    Json row = unmeasured_row(c, c.name, c.reason, result.at("machine"));
+    Json row = unmeasured_row(c, c.name, c.reason, machine);
     row["checked"] = compared;
     return {row};
   }
   std::vector<Json> rows;
   for (const Json& one : result.at("results")) {
     const std::string own = one.at("case");
-    Json row = row_of(c, c.prefix + own, result.at("machine"));
+    if (one.contains("reason")) {
+      rows.push_back(
+          unmeasured_row(c, c.prefix + own, "not measured here: " + one["reason"].get<std::string>(), machine));
+      continue;
+    }
+    Json row = row_of(c, c.prefix + own, machine);
     set_values(c, row, one.at("unit"), one.at("values"));
     row["checked"] = compared && own.starts_with(c.checked_prefix);
     row["input_hash"] = result.value("input_hash", Json(nullptr));
@@ -143,6 +158,8 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
 std::span<const SuiteColumn> suite_columns() {
   static constexpr SuiteColumn kColumns[] = {{"mpackets_per_second", "Mpackets/s"},
                                              {"of_cpu", "times the CPU's"},
+                                             {"clocks_per_packet", "clocks/packet"},
+                                             {"acl_plugin_ratio", "acl-plugin : this"},
                                              {"mean_us", "mean, us"},
                                              {"p50_us", "p50, us"},
                                              {"p99_us", "p99, us"},
@@ -318,7 +335,8 @@ std::string reason_of(const Ended& ended) {
 
 std::vector<Json> rows_of(const SuiteCase& c, const Json& result, const Json& machine) {
   try {
-    return c.output == SuiteOutput::kBenchmark ? rows_of_benchmark(c, result, machine) : rows_of_bench(c, result);
+    return c.output == SuiteOutput::kBenchmark ? rows_of_benchmark(c, result, machine)
+                                               : rows_of_bench(c, result, machine);
   } catch (const Json::exception& wrong) {
     return {unmeasured_row(c, c.name, fmt::format("refused: it printed something else than a report: {}", wrong.what()),
                            machine)};

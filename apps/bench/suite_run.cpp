@@ -26,6 +26,7 @@ struct SuiteOptions {
   std::string out;
   std::vector<std::string> only;
   bool quick = false, list = false, fresh = false, spoil = false;
+  std::string vpp;  // the build folder of integrations/vpp; "": there is none
   std::string rapl = "/sys/class/powercap";
   unsigned passes = 0;  // 0: kPasses, or with --quick kQuickPasses
   // Of --quick: what has not begun by then, or does not end, has a row that says so.
@@ -35,14 +36,18 @@ struct SuiteOptions {
 constexpr unsigned kPasses = 5, kQuickPasses = 3, kMostPasses = 99;
 
 // What makes a finished case one of this build, machine and command.
-Json identity(const std::string& program, const std::vector<std::string>& arguments) {
+Json identity(const std::string& program, const std::string& measured, const std::vector<std::string>& arguments) {
   Json machine = to_json(describe_machine());
   machine.erase("hugepages_free");
   std::string build = sluice_revision();
   // Such a revision does not say what was built, and another program's is not known.
-  if (struct stat file{}; (!program.empty() || build == "unknown" || build.ends_with("-dirty")) &&
-                          ::stat(program.empty() ? "/proc/self/exe" : program.c_str(), &file) == 0)
-    build += fmt::format(" {} {}.{:09}", file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
+  const auto add_file = [&build](const char* name) {
+    if (struct stat file{}; ::stat(name, &file) == 0)
+      build += fmt::format(" {} {}.{:09}", file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
+  };
+  if (!program.empty() || build == "unknown" || build.ends_with("-dirty"))
+    add_file(program.empty() ? "/proc/self/exe" : program.c_str());
+  if (!measured.empty()) add_file(measured.c_str());
   // The folder that another program takes its tables and lists from.
   const char* data = program.empty() ? nullptr : std::getenv("SLUICE_DATA");
   return {{"revision", build},
@@ -75,7 +80,7 @@ std::optional<Json> kept(const std::string& file, const Json& what) {
 }
 
 std::vector<SuiteCase> chosen(const SuiteOptions& o) {
-  std::vector<SuiteCase> all = suite_cases(o.quick, describe_machine().cores);
+  std::vector<SuiteCase> all = suite_cases(o.quick, describe_machine().cores, o.vpp);
   if (o.only.empty()) return all;
   std::vector<SuiteCase> some;
   for (const std::string& name : o.only) {
@@ -190,11 +195,12 @@ class SuiteRun {
     if (c.command.empty()) return without(m, c.reason);
     if (const unsigned there = c.devices == 0 ? 0 : count_cuda_devices().count; there < c.devices)
       return without(m, fmt::format("not measured here: it needs {} CUDA devices, and there are {}", c.devices, there));
-    if (!c.program.empty() && (m.program = find_program(c.program)).empty())
+    const bool is_path = c.program.find('/') != std::string::npos;
+    if (!c.program.empty() && (m.program = is_path ? c.program : find_program(c.program)).empty())
       return instead(m, rows_without_program(c, machine_));
     m.arguments = c.command;
-    if (o_.spoil && c.program.empty()) m.arguments.push_back("--spoil-check");
-    m.identity = identity(m.program, m.arguments);
+    if (o_.spoil && c.output == SuiteOutput::kBench) m.arguments.push_back("--spoil-check");
+    m.identity = identity(m.program, c.measured, m.arguments);
     for (unsigned pass = 1; pass <= o_.passes; ++pass) {
       const std::string file = kept_file(o_.out, c, pass);
       if (o_.fresh) {
@@ -247,7 +253,7 @@ class SuiteRun {
     const Stopwatch watch;
     const auto before = probes_->take(m.c.probes);
     std::vector<std::string> arguments = m.arguments;
-    if (m.c.program.empty()) arguments.insert(arguments.end(), {"-q", "-o", "json"});
+    if (m.c.output == SuiteOutput::kBench) arguments.insert(arguments.end(), {"-q", "-o", "json"});
     const double limit_s = std::min(left_s, o_.case_limit_s);
     const auto energy = rapl_.read();
     const Stopwatch child_watch;
@@ -371,6 +377,12 @@ class SuiteRun {
 Exit bench_suite(const SuiteOptions& given) {
   SuiteOptions o = given;
   if (!o.quick) o.limit_s = o.case_limit_s = std::numeric_limits<double>::infinity();
+  if (o.vpp.empty()) {
+    if (const char* given = std::getenv("SLUICE_VPP_PLUGIN"); given != nullptr) o.vpp = given;
+  } else if (std::error_code none; !std::filesystem::exists(o.vpp + "/vpp_bench", none)) {
+    fail(Exit::kUsage, fmt::format("--vpp: {} is no build folder of integrations/vpp: it has no vpp_bench", o.vpp),
+         "cmake -S integrations/vpp -B build/vpp ... && cmake --build build/vpp; then --vpp build/vpp");
+  }
   if (o.passes == 0) o.passes = o.quick ? kQuickPasses : kPasses;
   if (o.list) {
     list_cases(chosen(o));
@@ -406,6 +418,11 @@ void add_bench_suite(Command bench) {
   sub->add_option("--only", o->only, "Suites, or single cases as SUITE/CASE, comma-separated")
       ->delimiter(',')
       ->type_name("NAME,...");
+  sub->add_option(
+         "--vpp", o->vpp,
+         "The build folder of the VPP plug-in (integrations/vpp), to measure it in VPP beside VPP's acl-plugin "
+         "(default: SLUICE_VPP_PLUGIN of the environment)")
+      ->type_name("DIR");
   sub->add_flag("--list", o->list, "List the cases and their commands, and measure nothing");
   sub->add_flag("--fresh", o->fresh, "Measure again what is finished");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");

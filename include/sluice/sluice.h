@@ -44,6 +44,9 @@ extern "C" {
 
 /* The version of the library, such as "0.1.0". Any thread; the text lasts. */
 SLUICE_API const char* sluice_version(void);
+/* The revision of the source tree that the library was built of, such as "a1b2c3d", with "-dirty" where the tree was
+ * changed; "unknown" without one. Any thread; the text lasts. */
+SLUICE_API const char* sluice_build_revision(void);
 
 /* ---- errors ----------------------------------------------------------------------------------------------------- */
 
@@ -282,8 +285,9 @@ SLUICE_API size_t sluice_fib_next_hop(const sluice_fib* fib, uint32_t number, ch
 typedef struct sluice_device sluice_device;
 typedef struct sluice_channel sluice_channel;
 
-/* "cpu" (the calling thread), "emu" (host threads in a GPU's place), "cuda" or "cuda:N". Errors: there is none, with
- * the reason. Any thread; a device takes any number of channels. */
+/* "cpu" (the calling thread), "emu" (host threads in a GPU's place), "cuda" or "cuda:N". To test what a program does
+ * then, "emu:fail-after=N" reports an error after N records, and "emu:stop-after=N" answers none any more. Errors: there
+ * is none, with the reason. Any thread; a device takes any number of channels. */
 SLUICE_API sluice_device* sluice_device_open(const char* name, sluice_errors** errors);
 SLUICE_API void sluice_device_free(sluice_device* device);
 /* Its name for people, such as "NVIDIA H100 80GB HBM3"; "" for NULL. Lasts as long as the handle. */

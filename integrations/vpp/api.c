@@ -61,7 +61,8 @@ static void vl_api_gpu_classify_file_t_handler(vl_api_gpu_classify_file_t* mp) {
 static void vl_api_gpu_classify_device_t_handler(vl_api_gpu_classify_device_t* mp) {
   vl_api_gpu_classify_device_reply_t* rmp;
   char* device = gc_string(mp, &mp->device);
-  u8* error = (u32)mp->mode > SLUICE_ADAPTIVE ? format(0, "mode %u is none", mp->mode) : gc_set_device(device, mp->mode);
+  u8* error =
+      (u32)mp->mode > SLUICE_ADAPTIVE ? format(0, "mode %u is none", mp->mode) : gc_set_device(device, mp->mode);
   vec_free(device);
   GC_REPLY(VL_API_GPU_CLASSIFY_DEVICE_REPLY, );
 }
@@ -90,9 +91,9 @@ static void vl_api_gpu_classify_get_t_handler(vl_api_gpu_classify_get_t* mp) {
   u64 device = 0, host = 0, overdue = 0;
   gc_worker_t* w;
   vec_foreach(w, gm->workers) {
-    device += w->frames_on_device;
-    host += w->frames_on_host;
-    overdue += w->frames_overdue;
+    device += w->frames[GC_BY_DEVICE];
+    host += w->frames[GC_BY_HOST] + w->frames[GC_BY_FAILED];
+    overdue += w->frames[GC_BY_OVERDUE];
   }
   REPLY_MACRO2(VL_API_GPU_CLASSIFY_GET_REPLY, ({
                  rmp->generation = clib_host_to_net_u64(sluice_acl_generation(gm->acl));

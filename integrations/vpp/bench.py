@@ -3,26 +3,33 @@
 
     VPP_SOURCE=... VPP_BUILD=... SLUICE_VPP_PLUGIN=... integrations/vpp/bench.py --lists acl1_1k,acl1_10k > vpp_acl.json
     scripts/measure.py --only vpp_acl --data DIR        # with the same variables: stores it
+    sluice-bench suite --vpp build/vpp --only frame-latency -o report    # runs build/vpp/vpp_bench, which is this with all set
 
 One VPP per case and column, with one thread and the packet generator's frames of 256; clocks per packet are those of
 `show runtime`, of the node (with a device: of both nodes). The acl-plugin and the CPU take turns, window by window; a
 window is some passes over the packets, and the median is over windows, of which a busy machine prolongs some. Before
-anything is timed the counters of rules are compared with what a linear search says of the packets. It ends with 77
-where there is no VPP, and refuses one that is not built for release.
+anything is timed the counters of rules, the plug-in's and the acl-plugin's, are compared with what a linear search says
+of the packets. A window in which a frame had other than 256 packets is refused. It ends with 77 where there is no VPP or
+none that takes the plug-in, and with 5 where a check fails.
 
 Cases: `none/N`: no rule of N matches; `first/N`, `last/N`: the first, the last one does; `prefixes/K`: 1,024 rules of K
 pairs of prefix lengths; then the lists. Packets of lists: a rule at random, then any packet of it, each anew; none
-follows another of its flow."""
+follows another of its flow.
+
+With `-o json` it prints a report as `sluice-bench` does, and errors as an object on stderr; it ends with 4 in place of
+77. Rows are named as those of `sluice-bench latency`, and have the time of the node per frame."""
 import argparse
 import contextlib
 import datetime
 import hashlib
+import io
 import ipaddress
 import json
 import lzma
 import pathlib
 import random
 import re
+import signal
 import statistics
 import struct
 import subprocess
@@ -36,6 +43,8 @@ import result_schema  # noqa: E402
 import vpp_process  # noqa: E402
 
 PASSES = 8  # over the packets, a window
+FRAME = 256  # packets
+COMPARED = 10_000_000  # rules and packets that a linear search looks at, of a case
 TAKE_S = 150  # for the acl-plugin to take a list
 
 MAC = bytes.fromhex("02fe00000001"), bytes.fromhex("020000000099")
@@ -54,13 +63,6 @@ class Rule:
         pair = lambda w: tuple(int(x, 16) for x in w.split("/"))  # noqa: E731
         return Rule(prefix(words[0]), prefix(words[1]), (int(words[2]), int(words[4])), (int(words[5]), int(words[7])),
                     pair(words[8]), pair(words[9]) if len(words) > 9 else (0, 0))
-
-    def matches(self, key):
-        src, dst, protocol, sport, dport, flags = key
-        inside = lambda a, p: p[1] == 0 or (a ^ p[0]) >> (32 - p[1]) == 0  # noqa: E731
-        return (inside(src, self.src) and inside(dst, self.dst) and self.sport[0] <= sport <= self.sport[1]
-                and self.dport[0] <= dport <= self.dport[1] and (protocol ^ self.protocol[0]) & self.protocol[1] == 0
-                and (flags << 8 ^ self.flags[0]) & self.flags[1] == 0)
 
     def key(self, rng):
         """A packet that it matches, as far as TCP and UDP go."""
@@ -142,39 +144,81 @@ def drawn(rules, packets, rng):
     return keys
 
 
-def cases(lists, seed, packets):
-    """(name, rules, keys): each case's rules and packets."""
-    rng = random.Random(seed)
-    for n in (1, 16, 128, 1024):
-        rules, other = counted(n, rng)
-        yield f"none/{n}", rules, [other.key(rng) for _ in range(packets)]
-        yield f"first/{n}", rules, [rules[0].key(rng) for _ in range(packets)]
-        yield f"last/{n}", rules, [rules[-1].key(rng) for _ in range(packets)]
-    for k in (1, 7, 21):
-        rules = prefixes(k, rng)
-        yield f"prefixes/{k}", rules, drawn(rules, packets, rng)
-    for path in map(pathlib.Path, lists):
+def names_of(options):
+    """The names of the cases that are wanted."""
+    names = [f"{match}/{n}" for n in options.rules for match in ("none", "first", "last")]
+    names += [f"prefixes/{k}" for k in options.masks]
+    for path in map(pathlib.Path, options.lists):
+        names.append(path.stem if path.suffix == ".xz" else path.name)
+    return [name for name in names if re.search(options.cases, name)]
+
+
+def make(name, options):
+    """The rules and packets of a case: the same whichever other cases are measured."""
+    rng = random.Random(f"{options.seed} {name}")
+    kind, _, count = name.partition("/")
+    if kind == "prefixes":
+        rules = prefixes(int(count), rng)
+    elif kind in ("none", "first", "last"):
+        rules, other = counted(int(count), rng)
+        of = {"none": other, "first": rules[0], "last": rules[-1]}[kind]
+        return rules, [of.key(rng) for _ in range(options.packets)]
+    else:
+        path = next(p for p in map(pathlib.Path, options.lists) if name in (p.name, p.stem))
         text = lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text()
         rules = [Rule.read(line) for line in text.splitlines() if line.startswith("@")]
         if not rules:
-            sys.exit(f"error: {path} has no ClassBench rules")
-        yield path.stem if path.suffix == ".xz" else path.name, rules, drawn(rules, packets, rng)
+            raise Failed(f"{path} has no ClassBench rules")
+    return rules, drawn(rules, options.packets, rng)
 
 
-def first_match(rules, key):
-    return next((i for i, rule in enumerate(rules, 1) if rule.matches(key)), 0)
+def row_name(name):
+    """As `sluice-bench latency` names the same."""
+    kind, _, count = name.partition("/")
+    if kind == "prefixes":
+        return f"1024 rules, {count} mask{'' if count == '1' else 's'}, all"
+    matches = {"none": "no match", "first": "first", "last": "last"}
+    return f"{count} rules, 1 mask, {matches[kind]}" if kind in matches else name
+
+
+def matches_of(rules, keys):
+    """{position, 0 for none: packets} of the first rules that match, one rule after another."""
+    def prefix(p):
+        mask = (1 << 32) - (1 << (32 - p[1]))
+        return mask, p[0] & mask
+
+    flat = [(i, *prefix(r.src), *prefix(r.dst), *r.sport, *r.dport, r.protocol[1], r.protocol[0] & r.protocol[1], r.flags[1],
+             r.flags[0] & r.flags[1]) for i, r in enumerate(rules, 1)]
+    found = {}
+    for src, dst, protocol, sport, dport, flags in keys:
+        position, flags = 0, flags << 8
+        for i, src_mask, src_is, dst_mask, dst_is, s0, s1, d0, d1, protocol_mask, protocol_is, flags_mask, flags_are in flat:
+            if (src & src_mask == src_is and dst & dst_mask == dst_is and s0 <= sport <= s1 and d0 <= dport <= d1
+                    and protocol & protocol_mask == protocol_is and flags & flags_mask == flags_are):
+                position = i
+                break
+        found[position] = found.get(position, 0) + 1
+    return found
 
 
 class NotMeasured(Exception):
     """Why a column has no figures, as a sentence."""
 
 
+class Failed(Exception):
+    """Why nothing is measured, as a sentence: what is asked for cannot be."""
+
+
+class Refused(Exception):
+    """What is wrong with answers or figures, as a sentence."""
+
+
 class Bench(vpp_process.Vpp):
     """A VPP whose packet generator has the packets of a case, and what `column` looks them up by."""
 
-    def __init__(self, column, rules, keys):
+    def __init__(self, column, rules, keys, expected):
         super().__init__(plugins=("acl",) if column == "acl-plugin" else ("sluice",), heap="4G")
-        self.column, self.rules, self.keys = column, rules, keys
+        self.column, self.rules, self.keys, self.expected = column, rules, keys, expected
         self.nodes, self.checked = [], 0
 
     def start(self):
@@ -183,15 +227,20 @@ class Bench(vpp_process.Vpp):
                 "set interface ip address pg0 172.16.0.1/24", "ip route add 0.0.0.0/0 via drop")
         write_capture(self.folder / "in.pcap", self.keys)
         self.do(f"packet-generator new pcap {self.folder}/in.pcap source pg0 name s limit {PASSES * len(self.keys)}")
+        self.clocks_per_second = float(re.search(r"clocks/sec ([0-9.]+)", self.cli("show clock verbose"))[1])
         if self.column == "acl-plugin":
             self.take_by_acl_plugin()
             self.nodes = ["acl-plugin-in-ip4-fa"]
+            self.api().acl_stats_intf_counters_enable(enable=True)
+            self.check()
+            # They are no part of what is timed: by default it counts no rules.
+            self.api().acl_stats_intf_counters_enable(enable=False)
             return
         path = self.folder / "rules"
         path.write_text("\n".join(rule.classbench() for rule in self.rules) + "\n")
         self.do(f"gpu-classify file {path} format classbench", "gpu-classify enable pg0")
-        self.checked = check(self, self.rules, self.keys)
         self.nodes = ["sluice-classify-ip4"]
+        self.check()
         if self.column != "cpu":
             self.do(f"gpu-classify device {self.column} mode persistent")
             self.nodes.append("sluice-classify-poll")
@@ -209,6 +258,37 @@ class Bench(vpp_process.Vpp):
         if not self.lives():
             raise NotMeasured("VPP has ended when the acl-plugin took the list")
 
+    def counters(self):
+        """{position: packets} since the list was taken; `check` knows how many packets there are in all."""
+        if self.column == "acl-plugin":
+            per_thread = self.statistics("/acl/0/matches")
+            counts = {i + 1: sum(thread[i][0] for thread in per_thread) for i in range(len(self.rules))}
+        else:
+            counts = {}
+            for line in self.cli("show gpu-classify rules").splitlines()[1:]:
+                words = line.split()
+                if words and words[0] != "none":
+                    counts[int(words[0])] = int(words[1])
+        return {position: count for position, count in counts.items() if count != 0}
+
+    def check(self):
+        """Compares the counters of rules with a linear search over the first packets."""
+        some, want = self.expected
+        write_capture(self.folder / "check.pcap", self.keys[:some])
+        self.do(f"packet-generator new pcap {self.folder}/check.pcap source pg0 name check limit {some}")
+        self.cli("packet-generator disable-stream s")
+        self.cli("clear runtime")
+        self.cli("packet-generator enable-stream check")
+        self.wait(lambda: self.runtime(self.nodes[0])[1] >= some, "all packets are looked up")
+        # None may have another rule or no rule: the sum is that of all packets.
+        counters, want = self.counters(), {position: count for position, count in want.items() if position != 0}
+        if counters != want:
+            wrong = sorted(i for i in {*counters, *want} if counters.get(i) != want.get(i))
+            raise Refused(f"{self.column}: {len(wrong)} rules have counted other packets than a linear search finds; rule {wrong[0]}: "
+                          f"{counters.get(wrong[0], 0)}, not {want.get(wrong[0], 0)}; nothing is reported")
+        self.checked = some
+        self.cli("packet-generator delete check")
+
     def lives(self):
         return "vpp v" in self.cli("show version") and self.process.poll() is None
 
@@ -218,6 +298,9 @@ class Bench(vpp_process.Vpp):
         self.cli("clear runtime")
         self.cli("packet-generator enable-stream")
         self.wait(lambda: self.runtime(self.nodes[0])[1] >= packets, f"{packets} packets through {self.nodes[0]}")
+        calls, vectors, _ = self.runtime(self.nodes[0])
+        if vectors != packets or calls * FRAME != packets:
+            raise Refused(f"{self.nodes[0]} had {vectors:.0f} packets in {calls:.0f} frames, not {packets} in frames of {FRAME}")
         if len(self.nodes) > 1:
             self.wait(lambda: " 0 waiting" in self.cli("show gpu-classify device"), "the device has answered")
         clocks = 0
@@ -245,148 +328,222 @@ class Bench(vpp_process.Vpp):
         return note
 
 
-def check(vpp, rules, keys):
-    """Compares the counters of rules with a linear search over the first 500 packets. Returns how many were equal."""
-    some = keys[:500]
-    write_capture(vpp.folder / "check.pcap", some)
-    vpp.do(f"packet-generator new pcap {vpp.folder}/check.pcap source pg0 name check limit {len(some)}")
-    vpp.cli("packet-generator disable-stream s")
-    vpp.cli("packet-generator enable-stream check")
-    counters = {}
+class Found:
+    """What a column gave: clocks per packet, a window each; none: nothing was measured, and `note` says why."""
 
-    def counters_now():
-        counters.clear()
-        for line in vpp.cli("show gpu-classify rules").splitlines()[1:]:
-            words = line.split()
-            if words and words[1] != "0":
-                counters[0 if words[0] == "none" else int(words[0])] = int(words[1])
-        return sum(counters.values()) >= len(some)
+    def __init__(self, samples=(), checked=0, note="", clocks_per_second=0.0):
+        self.samples, self.checked, self.note, self.clocks_per_second = list(samples), checked, note, clocks_per_second
 
-    vpp.wait(counters_now, "all packets are counted")
-    want = {}
-    for key in some:
-        position = first_match(rules, key)
-        want[position] = want.get(position, 0) + 1
-    if counters != want:
-        raise SystemExit("error: rules have counted other packets than a linear search finds; nothing is reported")
-    vpp.cli("packet-generator delete check")
-    return len(some)
+    def us_per_frame(self):
+        return [clocks * FRAME / self.clocks_per_second * 1e6 for clocks in self.samples]
 
 
-def measure(columns, rules, keys, windows):
-    """{column: (samples, checked, note)} of columns that take turns; samples None: nothing was measured, and why."""
+def measure(columns, rules, keys, expected, windows):
+    """{column: Found} of columns that take turns."""
     found, running = {}, {}
     with contextlib.ExitStack() as stack:
         for column in columns:
             try:
                 with contextlib.ExitStack() as alone:
-                    vpp = alone.enter_context(Bench(column, rules, keys))
+                    vpp = alone.enter_context(Bench(column, rules, keys, expected))
                     vpp.start()
                     vpp.window()
                     stack.push(alone.pop_all())
                 running[column] = vpp, []
             except NotMeasured as why:
-                found[column] = None, 0, str(why)
+                found[column] = Found(note=str(why))
         for _ in range(windows):
             for vpp, samples in running.values():
                 samples.append(vpp.window())
         for column, (vpp, samples) in running.items():
             try:
-                found[column] = samples, vpp.checked, vpp.note()
+                found[column] = Found(samples, vpp.checked, vpp.note(), vpp.clocks_per_second)
             except NotMeasured as why:
-                found[column] = None, vpp.checked, str(why)
+                found[column] = Found(checked=vpp.checked, note=str(why))
     return found
 
 
-def vpp_built():
-    """(version, revision) of the VPP that is measured. Ends the program where it is not built for release."""
-    source, build, _ = vpp_process.find()
+def vpp_built(columns):
+    """(version, revision) of the VPP that is measured, and the revision of libsluice. Raises Missing where the VPP is not
+    built for release, or does not take the plug-in."""
+    source, build, plugin = vpp_process.find()
     cache = build / "CMakeCache.txt"
     kind = re.search(r"^CMAKE_BUILD_TYPE:\w+=(\w*)", cache.read_text(), re.M) if cache.is_file() else None
     if kind is None or kind[1].lower() != "release":
-        sys.exit(f"error: VPP_BUILD={build} is a build of type '{kind[1] if kind else ''}', whose clocks say nothing: configure it with "
-                 "-DCMAKE_BUILD_TYPE=release")
-    with vpp_process.Vpp(plugins=()) as vpp:
+        raise vpp_process.Missing(f"VPP_BUILD={build} is a build of type '{kind[1] if kind else ''}', whose clocks say nothing: "
+                                  "configure it with -DCMAKE_BUILD_TYPE=release")
+    wanted = [p for p in ("acl", "sluice") if p == "sluice" or "acl-plugin" in columns]
+    with vpp_process.Vpp(plugins=wanted) as vpp:
         version = re.search(r"vpp v(\S+)", vpp.cli("show version"))
+        there = vpp.cli("show plugins")
+        lacking = [p for p in wanted if f"{p}_plugin.so" not in there]
+        if lacking:
+            log = vpp.cli("show logging") + (vpp.folder / "output").read_text(errors="replace")
+            said = next((line.strip() for line in log.splitlines() if f"{lacking[0]}_plugin.so" in line), "")
+            raise vpp_process.Missing(f"this VPP does not load the plug-in {lacking[0]}_plugin.so of {build if lacking[0] == 'acl' else plugin}"
+                                      + (f": {said}" if said else ""))
+        library = re.search(r"^libsluice \S+ \((\S+)\)", vpp.cli("show gpu-classify"), re.M)
     head = subprocess.run(["git", "-C", source, "rev-parse", "--short=9", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return (version[1] if version else "of unknown version"), head or "unknown"
+    return (version[1] if version else "of unknown version"), head or "unknown", library[1] if library else "unknown"
 
 
-def revision(sluice):
-    if sluice is None:
-        return result_schema.git_revision()
+def revision_of(sluice):
     said = subprocess.run([sluice, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"\b[0-9a-f]{7}(-dirty)?\b", said)
     return found[0] if found else "unknown"
 
 
-def main():
+def stored_rows(name, rules, found):
+    """As bench/results has them."""
+    peer = None
+    for column, of in found.items():
+        row = {"case": f"{name}/{column}"}
+        if not of.samples:
+            row["reason"] = of.note
+        else:
+            row.update(unit="clocks/packet", median=round(statistics.median(of.samples), 1), min=round(min(of.samples), 1),
+                       max=round(max(of.samples), 1), n=len(of.samples), rules=rules)
+            if column == "acl-plugin":
+                peer = row["median"]
+            elif peer is not None:
+                row.update(peer="acl-plugin", peer_median=peer, of_peer=round(row["median"] / peer, 3))
+            if of.note:
+                row["note"] = of.note
+        yield row
+
+
+def suite_rows(name, found):
+    """As `sluice-bench latency` has them."""
+    peer = found.get("acl-plugin")
+    for column, of in found.items():
+        row = {"case": f"{row_name(name)}, {'sluice' if column == 'cpu' else column}"}
+        if not of.samples:
+            row["reason"] = of.note
+        else:
+            values = of.us_per_frame()
+            row.update(unit="us", values=values, median=statistics.median(values), min=min(values), max=max(values), n=len(values),
+                       mpackets_per_second=FRAME / statistics.median(values), clocks_per_packet=statistics.median(of.samples))
+            if column != "acl-plugin" and peer is not None and peer.samples:
+                row["acl_plugin_ratio"] = statistics.median(peer.us_per_frame()) / row["median"]
+            if of.note:
+                # What changes from run to run is no part of a note.
+                row["note"] = of.note.split(";")[0]
+        yield row
+
+
+def run(options):
+    """The document of what was measured."""
+    columns = options.columns.split(",")
+    version, vpp_revision, revision = vpp_built(columns)
+    if options.sluice and revision_of(options.sluice) != revision:
+        raise Failed(f"libsluice in this VPP is of revision {revision}, {options.sluice} of {revision_of(options.sluice)}: build both")
+    names = names_of(options)
+    if not names:
+        raise Failed(f"no case matches '{options.cases}'")
+    rows, checked, digest = [], 0, hashlib.sha256()
+    # A device's threads would take the processor of those who take turns.
+    turns = [c for c in columns if c in ("acl-plugin", "cpu")]
+    for name in names:
+        rules, keys = make(name, options)
+        some = min(len(keys), max(500, COMPARED // len(rules)))
+        expected = some, matches_of(rules, keys[:some])
+        if options.spoil_check:
+            first = next(iter(expected[1]))
+            expected[1][first + 1] = expected[1].pop(first)
+        for key in keys:
+            digest.update(frame(key))
+        begin = time.monotonic()
+        groups = ([turns] if turns else []) + [[c] for c in columns if c not in turns]
+        found = {}
+        for group in groups:
+            found |= measure(group, rules, keys, expected, options.windows)
+        found = {column: found[column] for column in columns}
+        checked += sum(of.checked for of in found.values())
+        new = list(suite_rows(name, found) if options.output == "json" else stored_rows(name, len(rules), found))
+        rows += new
+        if not options.quiet:
+            for row in new:
+                print(f"{row}", file=sys.stderr)
+            print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    common = {"schema": 1, "name": options.name, "when": when, "git": revision, "seed": options.seed,
+              "input_hash": f"sha256:{digest.hexdigest()[:13]}",
+              "checked": f"{checked} of {checked} packets counted by the rule that a linear search finds", "results": rows}
+    if options.output == "json":
+        for row in rows:
+            if row.get("values"):
+                row["note"] = f"VPP {version}" + (f", {row['note']}" if "note" in row else "")
+        return {**common, "command": " ".join(sys.argv), "verified": {"sample": checked, "oracle": "linear", "mismatches": 0}}
+    machine = result_schema.machine("clang")
+    machine["compiler"] += f", VPP {version} ({vpp_revision}) built for release"
+    if "cuda" not in options.columns:
+        machine.update(gpu=None, driver=None)
+    document = {**common, "machine": machine,
+                "command": f"bench.py --lists {','.join(options.lists)} --columns {options.columns} --windows {options.windows} "
+                           f"--packets {options.packets} --seed {options.seed}"}
+    problems = result_schema.problems_of(document, options.name)
+    if problems:
+        raise Failed("; ".join(problems))
+    return document
+
+
+def numbers(text):
+    return [int(word) for word in text.split(",") if word]
+
+
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lists", default="", help="files of ClassBench rules, with commas")
-    parser.add_argument("--sluice", help="the program of the build that libsluice is of, for the revision")
+    parser.add_argument("--rules", type=numbers, default=[1, 16, 128, 1024], help="of none/N, first/N, last/N (default 1,16,128,1024)")
+    parser.add_argument("--masks", type=numbers, default=[1, 7, 21], help="of prefixes/K (default 1,7,21)")
+    parser.add_argument("--lists", type=lambda text: [n for n in text.split(",") if n], default=[], help="files of ClassBench rules, with commas")
+    parser.add_argument("--sluice", help="the program whose revision libsluice has to be of")
     parser.add_argument("--columns", default="acl-plugin,cpu,emu", help="acl-plugin, cpu, emu, cuda, cuda:N (default %(default)s)")
     parser.add_argument("--cases", default="", help="regular expression of the cases to run (default all)")
     parser.add_argument("--windows", type=int, default=25, help="windows per case and column (default %(default)s)")
     parser.add_argument("--packets", type=int, default=10240, help="packets per window (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="vpp_acl", help="of the result (default %(default)s)")
+    parser.add_argument("-o", "--output", choices=("stored", "json"), default="stored", help="the form of the result (default %(default)s)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("--spoil-check", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.windows < 1 or options.packets < 500:
-        parser.error("a window at least, of 500 packets at least")
+    if options.windows < 1 or options.packets < 500 or options.packets % FRAME != 0:
+        parser.error(f"a window at least, of 500 packets at least, in frames of {FRAME}")
+    if any(not 1 <= n <= 4096 for n in options.rules) or any(not 1 <= k <= 35 for k in options.masks):
+        parser.error("rules from 1 to 4096, masks from 1 to 35")
+    return options
+
+
+def interrupted(number, _):
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def main():
+    options = arguments()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted)
+    if options.output == "json":
+        vpp_process.Vpp.diagnostics = io.StringIO()
+
+    def end(code, message):
+        print(json.dumps({"error": {"message": message}}) if options.output == "json" else f"error: {message}", file=sys.stderr)
+        sys.exit(code)
+
     try:
-        version, vpp_revision = vpp_built()
+        document = run(options)
+    except KeyboardInterrupt:
+        end(130, "interrupted")
+    except Refused as wrong:
+        end(5, str(wrong))
+    except Failed as wrong:
+        end(2, str(wrong))
     except vpp_process.Missing as missing:
-        print(missing, file=sys.stderr)
-        sys.exit(77)
-    results, checked, digest = [], 0, hashlib.sha256()
-    columns = options.columns.split(",")
-    # A device's threads would take the processor of those who take turns.
-    turns = [c for c in columns if c in ("acl-plugin", "cpu")]
-    for name, rules, keys in cases([n for n in options.lists.split(",") if n], options.seed, options.packets):
-        if not re.search(options.cases, name):
-            continue
-        for key in keys:
-            digest.update(frame(key))
-        begin = time.monotonic()
-        found = {}
-        for group in ([turns] if turns else []) + [[c] for c in columns if c not in turns]:
-            found |= measure(group, rules, keys, options.windows)
-        peer = None
-        for column in columns:
-            samples, equal, note = found[column]
-            checked += equal
-            row = {"case": f"{name}/{column}"}
-            if samples is None:
-                row["reason"] = note
-            else:
-                row.update(unit="clocks/packet", median=round(statistics.median(samples), 1), min=round(min(samples), 1),
-                           max=round(max(samples), 1), n=len(samples), rules=len(rules))
-                if column == "acl-plugin":
-                    peer = row["median"]
-                elif peer is not None:
-                    row.update(peer="acl-plugin", peer_median=peer, of_peer=round(row["median"] / peer, 3))
-                if note:
-                    row["note"] = note
-            results.append(row)
-            print(f"{row}", file=sys.stderr)
-        print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    if not results:
-        sys.exit(f"error: no case matches '{options.cases}'")
-    machine = result_schema.machine("clang")
-    machine["compiler"] += f", VPP {version} ({vpp_revision}) built for release"
-    if not any("cuda" in column for column in options.columns.split(",")):
-        machine.update(gpu=None, driver=None)
-    document = {"schema": 1, "name": options.name,
-                "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "command": f"bench.py --lists {options.lists} --columns {options.columns} --windows {options.windows} "
-                           f"--packets {options.packets} --seed {options.seed}",
-                "machine": machine, "git": revision(options.sluice), "seed": options.seed,
-                "input_hash": f"sha256:{digest.hexdigest()[:13]}",
-                "checked": f"{checked} of {checked} packets counted by the rule that a linear search finds",
-                "results": results}
-    problems = result_schema.problems_of(document, options.name)
-    if problems:
-        sys.exit("error: " + "; ".join(problems))
+        end(4 if options.output == "json" else 77, str(missing))
+    except (AssertionError, OSError, subprocess.SubprocessError) as wrong:
+        # VPP has ended, does not answer, or answers something else than expected.
+        end(4 if options.output == "json" else 1, f"VPP: {wrong}")
     json.dump(document, sys.stdout, indent=1)
     print()
 

@@ -154,9 +154,13 @@ static void gc_show_device(vlib_main_t* vm) {
   }
   gc_worker_t* w;
   vec_foreach(w, gm->workers) {
-    if (w->frames_on_device + w->frames_on_host + w->frames_overdue != 0)
-      vlib_cli_output(vm, "  thread %u: %llu frames by the device, %llu by the worker, %llu overdue, %u waiting",
-                      w - gm->workers, w->frames_on_device, w->frames_on_host, w->frames_overdue, w->tail - w->head);
+    const u64* frames = w->frames;
+    if (frames[GC_BY_DEVICE] + frames[GC_BY_HOST] + frames[GC_BY_OVERDUE] + frames[GC_BY_FAILED] != 0 ||
+        w->head != w->tail)
+      vlib_cli_output(
+          vm, "  thread %u: %llu frames by the device, %llu by the worker, %llu overdue, %llu as it failed, %u waiting",
+          w - gm->workers, frames[GC_BY_DEVICE], frames[GC_BY_HOST], frames[GC_BY_OVERDUE], frames[GC_BY_FAILED],
+          w->tail - w->head);
     if (w->failure[0] != 0)
       vlib_cli_output(vm, "  thread %u: the device has failed, the worker looks up: %s", w - gm->workers, w->failure);
   }
@@ -175,6 +179,7 @@ static clib_error_t* gc_show_fn(vlib_main_t* vm, unformat_input_t* input, vlib_c
   gc_main_t* gm = &gc_main;
   sluice_acl_shape shape = {.size = sizeof shape};
   sluice_acl_measure(gm->acl, &shape);
+  vlib_cli_output(vm, "libsluice %s (%s)", sluice_version(), sluice_build_revision());
   vlib_cli_output(vm, "%llu rules, generation %llu, algorithm %s, %llu tables, %llu slots, %llu bytes",
                   (u64)sluice_acl_size(gm->acl), sluice_acl_generation(gm->acl), sluice_acl_algorithm(gm->acl),
                   shape.tables, shape.slots, shape.bytes);

@@ -13,16 +13,18 @@
 #define GC_FLIGHTS 8
 #define GC_QUEUE 64
 
-#define foreach_gc_error                                                    \
-  _(PASS, "packets passed by a rule")                                       \
-  _(DROP, "packets dropped by a rule")                                      \
-  _(MARK, "packets marked by a rule")                                       \
-  _(NO_MATCH, "packets passed that no rule matches")                        \
-  _(NO_MATCH_DROP, "packets dropped that no rule matches")                  \
-  _(MALFORMED, "packets without headers that rules could match")            \
-  _(ON_DEVICE, "packets looked up by the device")                           \
-  _(ON_HOST, "packets looked up by the worker, with no room on the device") \
-  _(OVERDUE, "packets looked up by the worker, the device being late")
+// `show errors` has room for 35 characters.
+#define foreach_gc_error                               \
+  _(PASS, "packets passed by a rule")                  \
+  _(DROP, "packets dropped by a rule")                 \
+  _(MARK, "packets marked by a rule")                  \
+  _(NO_MATCH, "packets passed that no rule matches")   \
+  _(NO_MATCH_DROP, "packets dropped, no rule matches") \
+  _(MALFORMED, "packets without usable headers")       \
+  _(ON_DEVICE, "packets looked up by the device")      \
+  _(ON_HOST, "looked up by worker: no room")           \
+  _(OVERDUE, "looked up by worker: device late")       \
+  _(FAILED, "looked up by worker: device failed")
 
 typedef enum {
 #define _(name, text) GC_ERROR_##name,
@@ -60,6 +62,20 @@ typedef struct gc_order {
   sluice_channel* channel;  // NULL: look up in the worker
 } gc_order_t;
 
+// Who has looked a frame up, and the counter of its packets.
+#define foreach_gc_by  \
+  _(DEVICE, ON_DEVICE) \
+  _(HOST, ON_HOST)     \
+  _(OVERDUE, OVERDUE)  \
+  _(FAILED, FAILED)
+
+typedef enum {
+#define _(by, error) GC_BY_##by,
+  foreach_gc_by
+#undef _
+      GC_N_BY,
+} gc_by_t;
+
 // A frame whose answers are awaited, or that waits for those before it.
 typedef struct {
   u32 buffers[VLIB_FRAME_SIZE];
@@ -69,7 +85,7 @@ typedef struct {
   u32 node_index;  // that took it
   u64 generation;
   u64 since;  // clock
-  u8 on_device;
+  u8 by;      // gc_by_t; of a frame whose answers are awaited: the device
 } gc_waiting_t;
 
 typedef struct {
@@ -80,7 +96,7 @@ typedef struct {
   sluice_channel* channel;
   u32 head, tail;  // frames that wait
   gc_waiting_t* waiting;
-  u64 frames_on_device, frames_on_host, frames_overdue;
+  u64 frames[GC_N_BY];
   char failure[200];  // of a device; its first byte is written last
   CLIB_CACHE_LINE_ALIGN_MARK(cacheline1);
   sluice_key keys[VLIB_FRAME_SIZE];

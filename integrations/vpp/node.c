@@ -213,18 +213,36 @@ static_always_inline void gc_hand_on(vlib_main_t* vm, vlib_node_runtime_t* node,
 
 // ---- devices
 
+VLIB_REGISTER_LOG_CLASS(gc_log, static) = {
+    .class_name = "sluice",
+    .subclass_name = "device",
+};
+
+// What a failed device had, the library has looked up in this thread.
 static void gc_fetch(gc_worker_t* w, gc_waiting_t* f) {
   f->answered += sluice_channel_poll(w->channel, f->matches + f->answered, NULL, f->n - f->answered);
+  if (PREDICT_FALSE(sluice_channel_failure(w->channel)[0] != 0)) f->by = GC_BY_FAILED;
+}
+
+// Has this thread look up what the device has not answered: all frames from this one on.
+static void gc_settle(gc_worker_t* w, u32 at) {
+  sluice_channel_settle(w->channel);
+  for (; at != w->tail; ++at) {
+    gc_waiting_t* f = &w->waiting[at % GC_QUEUE];
+    if (f->answered == f->n) continue;
+    f->by = GC_BY_OVERDUE;
+    gc_fetch(w, f);
+  }
 }
 
 void gc_take_order(gc_worker_t* w) {
   gc_order_t* order = __atomic_exchange_n(&w->order, NULL, __ATOMIC_ACQ_REL);
   if (order == NULL) return;
   if (w->channel != NULL) {
-    sluice_channel_settle(w->channel);
     for (u32 at = w->head; at != w->tail; ++at) {
       gc_waiting_t* f = &w->waiting[at % GC_QUEUE];
       if (f->answered < f->n) gc_fetch(w, f);
+      if (f->answered < f->n) gc_settle(w, at);
     }
   }
   gc_order_t* old = w->held;
@@ -242,33 +260,40 @@ static void gc_note_failure(gc_worker_t* w) {
   if (PREDICT_TRUE(why[0] == 0) || w->failure[0] != 0) return;
   snprintf(w->failure + 1, sizeof w->failure - 1, "%s", why + 1);
   __atomic_store_n(&w->failure[0], why[0], __ATOMIC_RELEASE);
+  vlib_log_err(gc_log.class, "thread %u: the device has failed, the worker looks up: %s", w - gc_main.workers, why);
 }
 
 // Hands on, in their order, the frames whose answers are there. `now`: all, also those that the device still has.
 static u32 gc_drain(vlib_main_t* vm, vlib_node_runtime_t* node, gc_worker_t* w, int now) {
   u32 packets = 0;
+  static const gc_error_t counter_of[] = {
+#define _(by, error) GC_ERROR_##error,
+      foreach_gc_by
+#undef _
+  };
   for (; w->head != w->tail; ++w->head) {
     gc_waiting_t* f = &w->waiting[w->head % GC_QUEUE];
-    const int awaited = f->answered < f->n;
-    if (awaited) {
+    if (f->answered < f->n) {
       gc_fetch(w, f);
-      if (f->answered < f->n && (now || clib_cpu_time_now() - f->since > gc_main.overdue_clocks)) {
-        vlib_node_increment_counter(vm, f->node_index, GC_ERROR_OVERDUE, f->n - f->answered);
-        w->frames_overdue++;
-        sluice_channel_settle(w->channel);
-        gc_fetch(w, f);
-      }
+      if (f->answered < f->n && (now || clib_cpu_time_now() - f->since > gc_main.overdue_clocks)) gc_settle(w, w->head);
       if (f->answered < f->n) break;
     }
     const u64 answered = clib_cpu_time_now();
-    if (f->on_device) gc_time(w, GC_FLIGHT, answered - f->since);
+    if (f->by == GC_BY_DEVICE) gc_time(w, GC_FLIGHT, answered - f->since);
+    w->frames[f->by]++;
+    vlib_node_increment_counter(vm, f->node_index, counter_of[f->by], f->n);
     gc_hand_on(vm, node, vlib_node_get_runtime(vm, f->node_index), f->buffers, f->nexts, f->matches, f->n,
-               f->generation, f->on_device);
+               f->generation, f->by == GC_BY_DEVICE);
     gc_time(w, GC_HAND_ON, clib_cpu_time_now() - answered);
     packets += f->n;
   }
   if (w->channel != NULL) gc_note_failure(w);
   return packets;
+}
+
+// One that has failed is asked nothing more: the worker looks up, in the newest rules.
+static_always_inline int gc_has_device(const gc_worker_t* w) {
+  return w->channel != NULL && w->failure[0] == 0;
 }
 
 // The frame waits for the device, or for the frames before it.
@@ -281,17 +306,14 @@ gc_put_off(vlib_main_t* vm, vlib_node_runtime_t* node, gc_worker_t* w, const u32
   f->n = n;
   f->node_index = node->node_index;
   f->since = clib_cpu_time_now();
-  f->on_device = w->channel != NULL && sluice_channel_submit(w->channel, w->keys, n) == n;
-  if (f->on_device) {
+  if (gc_has_device(w) && sluice_channel_submit(w->channel, w->keys, n) == n) {
+    f->by = GC_BY_DEVICE;
     f->answered = 0;
     f->generation = sluice_channel_generation(w->channel);
-    w->frames_on_device++;
-    vlib_node_increment_counter(vm, node->node_index, GC_ERROR_ON_DEVICE, n);
   } else {
+    f->by = w->failure[0] != 0 ? GC_BY_FAILED : GC_BY_HOST;
     f->generation = sluice_acl_classify(gc_main.acl, w->keys, n, f->matches);
     f->answered = n;
-    w->frames_on_host++;
-    vlib_node_increment_counter(vm, node->node_index, GC_ERROR_ON_HOST, n);
   }
   w->tail++;
   vlib_node_set_interrupt_pending(vm, gc_poll_node.index);
@@ -313,7 +335,7 @@ static_always_inline uword gc_classify(vlib_main_t* vm, vlib_node_runtime_t* nod
   if (PREDICT_FALSE(malformed != 0)) vlib_node_increment_counter(vm, node->node_index, GC_ERROR_MALFORMED, malformed);
   const u64 gathered = clib_cpu_time_now();
   gc_time(w, GC_GATHER, gathered - begin);
-  if (PREDICT_FALSE(w->channel != NULL || w->head != w->tail)) {
+  if (PREDICT_FALSE(gc_has_device(w) || w->head != w->tail)) {
     gc_put_off(vm, node, w, from, nexts, n);
     return n;
   }

@@ -169,14 +169,15 @@ void sluice_acl_free(sluice_acl* acl) {
 
 uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size_t n, sluice_match* matches) {
   if (acl == nullptr || (n != 0 && (keys == nullptr || matches == nullptr))) return 0;
-  return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
-    const Counting counting(acl->seats.get(), opened);
-    const auto* const from = reinterpret_cast<const FlowKey*>(keys);
-    for (size_t at = 0; at < n; at += kAclBurst) {
-      classify_burst(
-          opened, counting, [&](size_t i) { return from + at + i; }, std::min(n - at, kAclBurst), matches + at);
-    }
-  });
+  return acl->table->read(
+      n >= kLongAclLookup, [=](const OpenedAcl& opened) __attribute__((always_inline)) {
+        const Counting counting(acl->seats.get(), opened);
+        const auto* const from = reinterpret_cast<const FlowKey*>(keys);
+        for (size_t at = 0; at < n; at += kAclBurst) {
+          classify_burst(
+              opened, counting, [&](size_t i) { return from + at + i; }, std::min(n - at, kAclBurst), matches + at);
+        }
+      });
 }
 
 uint64_t sluice_acl_classify_columns(const sluice_acl* acl, const sluice_key_columns* keys, size_t n,

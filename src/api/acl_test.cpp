@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/api_test_support.h"
+#include "control/machine.h"
 #include "formats/native_rules.h"
 #include "net/packet_builder.h"
 #include "tables/acl/acl_test_support.h"
@@ -316,6 +317,28 @@ TEST(ApiAcl, NothingInIsNothingOut) {
   sluice_errors_free(nullptr);
   sluice_acl_free(nullptr);
   sluice_rule_free(nullptr);
+}
+
+TEST(ApiAcl, NoRuleMatchesAKeyOfNoIpPacketWhereverItStands) {
+  for (const char* algorithm : {"linear", "tuple_space", "tuple_merge", "bitvec"}) {
+    const auto acl = acl_of("permit ip from any to any\n", algorithm);
+    ASSERT_NE(acl, nullptr);
+    for (const uint8_t other : {0, 1, 5, 7, 255}) {
+      for (size_t at = 0; at < 33; ++at) {
+        std::vector<sluice_key> keys(33, tcp4(1, 2, 80));
+        keys[(at + 5) % 33].family = 6;
+        keys[at].family = other;
+        const auto got = classify(acl.get(), keys);
+        for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(got[i].rule, i == at ? 0u : 1u) << algorithm << at << i;
+      }
+    }
+    EXPECT_EQ(classify(acl.get(), std::vector<sluice_key>(32, tcp4(1, 2, 80)))[31].rule, 1u);
+  }
+}
+
+TEST(ApiLibrary, NamesItsVersionAndRevision) {
+  EXPECT_EQ(::sluice_version(), sluice::sluice_version());
+  EXPECT_EQ(sluice_build_revision(), sluice_revision());
 }
 
 TEST(ApiAcl, CountersFollowTheirRules) {

@@ -2,6 +2,7 @@
 #include "api/border.h"
 
 #include "base/log.h"
+#include "control/machine.h"
 #include "elements/register_all.h"
 
 namespace sluice::api {
@@ -75,6 +76,11 @@ extern "C" {
 
 const char* sluice_version(void) {
   return SLUICE_VERSION;
+}
+
+const char* sluice_build_revision(void) {
+  static const std::string revision = sluice_revision();
+  return revision.c_str();
 }
 
 size_t sluice_errors_count(const sluice_errors* errors) {

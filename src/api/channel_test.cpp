@@ -277,6 +277,55 @@ INSTANTIATE_TEST_SUITE_P(Devices, ApiChannel,
                                   (way.param.mode == SLUICE_PERSISTENT ? "Persistent" : "Launch");
                          });
 
+// By its name, as another program asks for it. What it had and all that follows is answered like the rest.
+TEST(ApiDevice, ThatDiesInTheMiddleLeavesNoKeyWithoutItsAnswer) {
+  for (const uint32_t mode : {SLUICE_LAUNCH, SLUICE_PERSISTENT, SLUICE_ADAPTIVE}) {
+    for (const char* name :
+         {"emu:fail-after=1", "emu:fail-after=150", "emu:fail-after=1000000", "emu:stop-after=150"}) {
+      SCOPED_TRACE(std::string(name) + " mode " + std::to_string(mode));
+      const Handle<sluice_device> device(sluice_device_open(name, nullptr));
+      ASSERT_NE(device, nullptr);
+      const auto acl = acl_of("deny tcp from any to any port 1-500\npermit ip from any to any\n");
+      sluice_channel_options options = SLUICE_CHANNEL_OPTIONS_INIT;
+      options.mode = mode;
+      options.burst = 50;
+      const Handle<sluice_channel> channel(sluice_channel_open_acl(device.get(), acl.get(), &options, nullptr));
+      ASSERT_NE(channel, nullptr);
+      std::vector<sluice_key> keys;
+      for (uint16_t i = 1; i <= 1000; ++i) keys.push_back(tcp4(1, 2, i));
+      std::vector<sluice_match> got(keys.size());
+      size_t sent = 0, answered = 0;
+      const bool stops = std::string(name).starts_with("emu:stop");
+      // One that stops says nothing: who asks waits as long as it wants.
+      while (answered < keys.size()) {
+        const size_t taken =
+            sluice_channel_submit(channel.get(), keys.data() + sent, std::min<size_t>(50, keys.size() - sent));
+        sent += taken;
+        if (stops && taken == 0) sluice_channel_settle(channel.get());
+        answered += sluice_channel_poll(channel.get(), got.data() + answered, nullptr, keys.size() - answered);
+        if (stops && taken == 0 && answered == sent) break;
+      }
+      expect_same({got.begin(), got.begin() + static_cast<ptrdiff_t>(answered)},
+                  classify(acl.get(), {keys.begin(), keys.begin() + static_cast<ptrdiff_t>(answered)}));
+      EXPECT_GE(answered, 200u);
+      const std::string why = sluice_channel_failure(channel.get());
+      if (!stops) {
+        EXPECT_EQ(why, std::string(name) == "emu:fail-after=1000000" ? "" : "the emulated device was killed");
+      }
+    }
+  }
+  const Handle<sluice_device> dead(sluice_device_open("emu:fail-after=0", nullptr));
+  Errors why;
+  EXPECT_EQ(sluice_channel_open_acl(dead.get(), acl_of("permit ip from any to any\n").get(), nullptr, &why), nullptr);
+  EXPECT_NE(why.text().find("the emulated device was killed"), std::string::npos) << why.text();
+  for (const char* name : {"emu:", "emu:fail-after", "emu:fail-after=", "emu:fail-after=x", "emu:fail-after=1:2",
+                           "emu:fail-after=-1", "emu:late=3", "cuda:fail-after=1"}) {
+    Errors errors;
+    EXPECT_EQ(sluice_device_open(name, &errors), nullptr) << name;
+    EXPECT_NE(errors.text().find(name), std::string::npos) << errors.text();
+  }
+}
+
 TEST(ApiDevice, SaysWhatIsWrong) {
   Errors errors;
   EXPECT_EQ(sluice_device_open("tpu", &errors), nullptr);

@@ -50,16 +50,8 @@ inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, Of&&
   std::array<const FlowKey*, kAclBurst> keys;
 #pragma GCC unroll 8
   for (size_t i = 0; i < n; ++i) keys[i] = of(i);
-  opened.view.lookup_burst(keys.data(), rules, n);
-  // Rules are about IP packets. Asked after the lookup, which has brought the keys into the cache.
-  unsigned any = 0, all = ~0u;
-#pragma GCC unroll 8
-  for (size_t i = 0; i < n; ++i) {
-    const unsigned family = of(i)->family;
-    any |= family;
-    all &= family;
-  }
-  if (any != all || (any != 4 && any != 6)) [[unlikely]] {
+  // Rules are about IP packets. Most lookups see on their way that all are.
+  if (!opened.view.lookup_burst(keys.data(), rules, n)) [[unlikely]] {
     for (size_t i = 0; i < n; ++i) rules[i] = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
   }
   if (counting) {

@@ -58,6 +58,11 @@ class Reading {
     }
   }
   ~Reading() {
+    if (!left_) leave();
+  }
+  // Before its end, once.
+  void leave() {
+    left_ = true;
     if (word_ == nullptr) [[unlikely]] {
       Readers::leave_late();
     } else if ((phase_ & 1) == 0) [[likely]] {
@@ -70,6 +75,7 @@ class Reading {
  private:
   ReaderWord* word_;
   uint64_t phase_ = 0;
+  bool left_ = false;
 };
 
 }  // namespace sluice::api

@@ -76,19 +76,17 @@ class Table {
   static Result<std::shared_ptr<Table>> load(TableDeclaration declaration, const TableText& from, bool count);
   ~Table() { delete current_.load(); }
 
-  // Calls f(opened, generation) over the current generation, which lasts as long. `long_work`: a change of the table
-  // need not wait for it.
+  // Calls f(opened) over the current generation, which lasts as long, and returns its number. `long_work`: a change of
+  // the table need not wait for it. f is called at one place, so that it becomes part of its caller.
   template <typename F>
-  uint64_t read(bool long_work, F&& f) const {
-    if (!long_work) [[likely]] {
-      const Reading reading;
-      const Generation& now = *current_.load(std::memory_order_acquire);
-      f(*now.opened);
-      return now.number;
-    }
-    const Held held(*this);
-    f(*held.now->opened);
-    return held.now->number;
+  [[gnu::always_inline]] uint64_t read(bool long_work, F&& f) const {
+    Reading reading;
+    const Generation& now = *current_.load(std::memory_order_acquire);
+    const Held held(long_work ? &now : nullptr);
+    if (long_work) [[unlikely]]
+      reading.leave();
+    f(*now.opened);
+    return now.number;
   }
   // The current generation, as long as it is wanted.
   std::pair<std::shared_ptr<const Opened>, uint64_t> hold() const {
@@ -121,13 +119,16 @@ class Table {
     uint64_t number = 0;
     mutable std::atomic<uint64_t> in_flight{0};  // long work
   };
+  // Long work in a generation, or nullptr: its making is within a reading of it.
   struct Held {
-    explicit Held(const Table& table) {
-      const Reading reading;
-      now = table.current_.load(std::memory_order_acquire);
-      now->in_flight.fetch_add(1, std::memory_order_relaxed);
+    explicit Held(const Generation* of) : now(of) {
+      if (now != nullptr) now->in_flight.fetch_add(1, std::memory_order_relaxed);
     }
-    ~Held() { now->in_flight.fetch_sub(1, std::memory_order_release); }
+    ~Held() {
+      if (now != nullptr) now->in_flight.fetch_sub(1, std::memory_order_release);
+    }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
     const Generation* now;
   };
 

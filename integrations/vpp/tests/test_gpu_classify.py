@@ -396,6 +396,67 @@ class Traffic(unittest.TestCase):
         self.run_with(None, "emu mode launch")
 
 
+class DeviceThatDies(unittest.TestCase):
+    """In the middle of traffic: every packet goes where the rules say, by the CPU, and the failure can be read."""
+    device = "emu:fail-after=700"
+    says = r"the device has failed, the worker looks up: .*killed"
+    renewal = "the rules are in effect, but device 'emu:fail-after=700' takes them not, so that the CPU looks up"
+    counter = "looked up by worker: device failed"
+
+    def run_with(self, workers, mode):
+        with forwarding(self, workers) as vpp:
+            rules = vpp.folder / "rules"
+            rules.write_text("deny udp from any to any\npermit ip from any to any\n")
+            vpp.do(f"gpu-classify file {rules}", f"gpu-classify device {self.device} mode {mode}", "gpu-classify enable pg0")
+            packets = [named(ip4(TCP(dport=80 + i % 50) if i % 2 else UDP()), str(i)) for i in range(2048)]
+            tcp = [i for i in range(2048) if i % 2]
+            vpp.cli("clear errors")
+            before = vpp.counts()
+            worker = None if workers is None else 0
+            # Where processors are few the device is late, and gets to its last packet in a later round.
+            for rounds in range(1, 101):
+                self.assertEqual([int(bytes(p)[-24:]) for p in vpp.send(packets, worker)], tcp, "in their order")
+                errors = vpp.errors("sluice-classify-ip4")
+                self.assertEqual((errors["packets passed by a rule"], errors["packets dropped by a rule"]), (rounds * 1024, rounds * 1024))
+                if self.counter in errors:
+                    break
+            self.assertIn(self.counter, errors)
+            self.assertEqual(vpp.counts()["drops"] - before["drops"], rounds * 1024)
+            if self.says:
+                self.assertRegex(vpp.cli("show gpu-classify device"), self.says)
+                self.assertRegex(vpp.cli("show logging"), self.says)
+            # The same rules decide over what follows, and changes of them are done.
+            self.assertEqual([int(bytes(p)[-24:]) for p in vpp.send(packets, worker)], tcp)
+            rules.write_text("deny tcp from any to any\npermit ip from any to any\n")
+            self.assertIn(self.renewal, vpp.cli(f"gpu-classify file {rules}"))
+            self.assertEqual([int(bytes(p)[-24:]) for p in vpp.send(packets, worker)], [i for i in range(2048) if i % 2 == 0])
+            wrong = vpp.cli(f"gpu-classify file {rules}x")
+            self.assertIn(f"{rules}x", wrong)
+            # Another device takes its place.
+            vpp.do("gpu-classify device emu mode persistent")
+            self.assertEqual([int(bytes(p)[-24:]) for p in vpp.send(packets, worker)], [i for i in range(2048) if i % 2 == 0])
+            self.assertNotIn("has failed", vpp.cli("show gpu-classify device"))
+
+    def test_persistent(self):
+        self.run_with(None, "persistent")
+
+    def test_launch(self):
+        self.run_with(None, "launch")
+
+    def test_adaptive(self):
+        self.run_with(None, "adaptive")
+
+    def test_with_a_worker(self):
+        self.run_with(1, "persistent")
+
+
+class DeviceThatStops(DeviceThatDies):
+    """It says nothing, and answers nothing."""
+    device = "emu:stop-after=700"
+    says, renewal = None, ""
+    counter = "looked up by worker: device late"
+
+
 class BinaryApi(unittest.TestCase):
     def test_what_the_commands_do(self):
         with forwarding(self) as vpp:

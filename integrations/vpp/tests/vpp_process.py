@@ -2,6 +2,7 @@
 
 Everything it needs lies in one temporary folder; it takes no huge pages and no device, and needs no privileges. Where it
 is found: VPP_SOURCE and VPP_BUILD name a source tree and its build folder, SLUICE_VPP_PLUGIN the plug-in's build folder."""
+import ctypes
 import os
 import pathlib
 import shutil
@@ -38,8 +39,15 @@ def free_processors():
     return sorted(os.sched_getaffinity(0))
 
 
+def die_with_parent():
+    """In a child before it executes: a parent that is killed leaves no VPP behind, which would poll for ever."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 class Vpp:
     """Starts on enter, ends on exit. `workers`: threads that forward; None: the main thread does."""
+
+    diagnostics = sys.stderr  # what a VPP said that has ended, or was used when something failed
 
     def __init__(self, workers=None, extra="", heap="1G", plugins=("sluice",)):
         self.source, self.build, self.plugin = find()
@@ -48,8 +56,6 @@ class Vpp:
         self.papi = None
 
     def __enter__(self):
-        # Unix sockets have short names.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="vpp", dir="/tmp"))
         library = next((p for p in (self.build / "lib").rglob("vpp_plugins") if p.is_dir()), self.build / "lib/vpp_plugins")
         cpu = ""
         if self.workers is not None:
@@ -57,6 +63,8 @@ class Vpp:
             if len(cores) < self.workers + 1:
                 raise Missing(f"{self.workers} workers and the main thread need {self.workers + 1} processors")
             cpu = f"main-core {cores[0]} corelist-workers {','.join(map(str, cores[1:self.workers + 1]))}"
+        # Unix sockets have short names.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="vpp", dir=tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"))
         wanted = " ".join(f"plugin {p}_plugin.so {{ enable }}" for p in self.plugins)
         (self.folder / "startup.conf").write_text(f"""
 unix {{ nodaemon cli-listen {self.folder}/cli.sock log {self.folder}/vpp.log runtime-dir {self.folder} coredump-size 0 }}
@@ -72,8 +80,13 @@ plugins {{ path {library}:{self.plugin}/vpp_plugins plugin default {{ disable }}
 """)
         self.output = open(self.folder / "output", "w")
         self.process = subprocess.Popen([self.build / "bin/vpp", "-c", self.folder / "startup.conf"],
-                                        stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT)
-        self.wait(lambda: (self.folder / "cli.sock").exists() and self.answers(), "VPP answers")
+                                        stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT,
+                                        preexec_fn=die_with_parent)
+        try:
+            self.wait(lambda: (self.folder / "cli.sock").exists() and self.answers(), "VPP answers")
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
         return self
 
     def __exit__(self, *error):
@@ -81,7 +94,9 @@ plugins {{ path {library}:{self.plugin}/vpp_plugins plugin default {{ disable }}
             self.papi.disconnect()
         died = self.process.poll()
         if died is None:
-            self.process.send_signal(signal.SIGTERM)
+            # Who interrupts does not wait for its orderly end.
+            at_once = error[0] is not None and not issubclass(error[0], Exception)
+            self.process.send_signal(signal.SIGKILL if at_once else signal.SIGTERM)
             try:
                 self.process.wait(WAIT_S)
             except subprocess.TimeoutExpired:
@@ -93,7 +108,7 @@ plugins {{ path {library}:{self.plugin}/vpp_plugins plugin default {{ disable }}
         if died is not None and error[0] is None:
             raise AssertionError(f"VPP has ended with {died}:\n{text[-3000:]}")
         if died is not None or error[0] is not None:
-            sys.stderr.write(text[-3000:])
+            self.diagnostics.write(text[-3000:])
 
     def answers(self):
         try:
@@ -134,6 +149,17 @@ plugins {{ path {library}:{self.plugin}/vpp_plugins plugin default {{ disable }}
             self.papi = VPPApiClient(apifiles=files, server_address=str(self.folder / "api.sock"))
             self.papi.connect("sluice-test")
         return self.papi.api
+
+    def statistics(self, name):
+        """One entry of VPP's segment of statistics, as vpp_papi has it."""
+        sys.path.insert(0, str(self.source / "src/vpp-api/python"))
+        from vpp_papi.vpp_stats import VPPStats
+        segment = VPPStats(socketname=str(self.folder / "stats.sock"))
+        segment.connect()
+        try:
+            return segment[name]
+        finally:
+            segment.disconnect()
 
     def runtime(self, node):
         """(calls, vectors, clocks per packet) of a node by `show runtime`, of the thread that ran it most."""

@@ -287,7 +287,7 @@ class Device {
   TableMemory table_memory_ = TableMemory::kGlobal;
 };
 
-// `name`: "emu", "emu:N", "cuda", "cuda:N". Errors: no such device, with what there is.
+// "emu", "emu:N", "emu:fail-after=N", "emu:stop-after=N", "cuda", "cuda:N". Errors: no such device, with what there is.
 Result<std::unique_ptr<Device>> open_device(const std::string& name);
 // Whatever the calling thread's current device is, it is that again at the end of what this returns: other libraries go
 // by it. nullptr: there is no such thing.

@@ -25,7 +25,7 @@ namespace sluice {
 
 // Each algorithm is a traits struct: kName, kSectionName (8 bytes at most), kSummary, View, build(const RuleSet&). A
 // View is trivially copyable and has open(const Image&) (checks every offset and index), lookup (host and device),
-// lookup_burst (host, n <= 32) and each_pointer.
+// lookup_burst (host, n <= 32) and each_pointer. lookup_burst may return whether all keys are of IPv4.
 template <typename... Algorithms>
 struct AclAlgorithmList {};
 
@@ -108,9 +108,10 @@ class AclAnyView<AclAlgorithmList<Algorithms...>> {
 
   // 1-based position of the first matching rule, or 0. The switch is uniform over a batch.
   SLUICE_HD uint32_t lookup(const FlowKey& key) const { return lookup_in<0>(views_, key); }
-  // Host only: `n` (at most kAclBurst) keys at once.
-  void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
-    burst_in<0>(views_, keys, rules, n);
+  // Host only: `n` (at most kAclBurst) keys at once. True: all of them are of IPv4, as the algorithm has seen; false:
+  // it may be so.
+  bool lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+    return burst_in<0>(views_, keys, rules, n);
   }
   // Host only: whether the algorithm searches keys that stand in columns; others want keys.
   bool takes_columns() const { return kTakesColumns[index_]; }
@@ -154,11 +155,15 @@ class AclAnyView<AclAlgorithmList<Algorithms...>> {
     }
   }
   template <size_t I, typename U>
-  void burst_in(const U& u, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
-    if constexpr (I + 1 == sizeof...(Algorithms)) {
+  bool burst_in(const U& u, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+    if constexpr (I + 1 != sizeof...(Algorithms)) {
+      if (index_ != I) return burst_in<I + 1>(u.tail, keys, rules, n);
+    }
+    if constexpr (std::is_void_v<decltype(u.head.lookup_burst(keys, rules, n))>) {
       u.head.lookup_burst(keys, rules, n);
+      return false;
     } else {
-      index_ == I ? u.head.lookup_burst(keys, rules, n) : burst_in<I + 1>(u.tail, keys, rules, n);
+      return u.head.lookup_burst(keys, rules, n);
     }
   }
   template <typename View>

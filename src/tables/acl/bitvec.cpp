@@ -319,7 +319,8 @@ void BitvecView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, 
   }
 }
 
-void BitvecView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+bool BitvecView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+  bool all_narrow = true;
   SLUICE_ASSERT(isa_available(isa));
   for (size_t begin = 0; begin < n; begin += 32) {
     uint8_t which[2][32];
@@ -329,11 +330,13 @@ void BitvecView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_
       which[wide][counts[wide]++] = static_cast<uint8_t>(i - begin);
     }
     for (const size_t wide : {0, 1}) burst(isa, keys + begin, rules + begin, which[wide], counts[wide], wide != 0);
+    all_narrow &= counts[1] == 0;
   }
+  return all_narrow;
 }
 
-void BitvecView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
-  lookup_burst_on(acl_widest_isa(), keys, rules, n);
+bool BitvecView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+  return lookup_burst_on(acl_widest_isa(), keys, rules, n);
 }
 
 }  // namespace sluice

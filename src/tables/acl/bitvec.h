@@ -67,10 +67,11 @@ class BitvecView {
     }
     return 0;
   }
-  // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has.
-  void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has. Returns whether all are
+  // of IPv4.
+  bool lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
-  void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  bool lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.

@@ -257,7 +257,8 @@ void TupleMergeView::lookup_columns_on(AclIsa isa, const KeyColumns& keys, uint3
   for (size_t i = 0; i < n; ++i) rules[i] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];
 }
 
-void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+bool TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+  bool all_narrow = true;
   SLUICE_ASSERT(isa_available(isa));
   static constexpr uint8_t kAll[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
@@ -282,6 +283,7 @@ void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
       burst<false>(isa, keys + begin, rules + begin, kAll, count);
       continue;
     }
+    all_narrow = false;
     uint8_t narrow[32], wide[32];
     size_t narrow_count = 0, wide_count = 0;
     for (uint8_t i = 0; i < count; ++i) {
@@ -290,14 +292,15 @@ void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
     if (narrow_count > 0) burst<false>(isa, keys + begin, rules + begin, narrow, narrow_count);
     burst<true>(isa, keys + begin, rules + begin, wide, wide_count);
   }
+  return all_narrow;
 }
 
-void TupleMergeView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+bool TupleMergeView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
 #if defined(SLUICE_SANITIZED_THREADS)
   // The thread sanitizer takes the slots that a gather reads for unordered; those that one lane loads it can follow.
-  lookup_burst_on(AclIsa::kScalar, keys, rules, n);
+  return lookup_burst_on(AclIsa::kScalar, keys, rules, n);
 #else
-  lookup_burst_on(acl_widest_isa(), keys, rules, n);
+  return lookup_burst_on(acl_widest_isa(), keys, rules, n);
 #endif
 }
 void TupleMergeView::lookup_columns(const KeyColumns& keys, uint32_t* rules, size_t n) const {

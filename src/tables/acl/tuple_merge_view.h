@@ -33,10 +33,11 @@ class TupleMergeView {
   // lane does what one alone would do.
   template <typename Group>
   SLUICE_HD uint32_t lookup_team(const FlowKey& key, const Group& group, bool here = true) const;
-  // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has.
-  void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has. Returns whether all are
+  // of IPv4.
+  bool lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
-  void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  bool lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   // The same of keys [0, n), n at most 32, that stand in columns.
   void lookup_columns(const KeyColumns& keys, uint32_t* rules, size_t n) const;
   void lookup_columns_on(AclIsa isa, const KeyColumns& keys, uint32_t* rules, size_t n) const;

@@ -226,7 +226,8 @@ void TupleSpaceView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
   for (size_t i = 0; i < n; ++i) rules[out[i]] = best[i] == ~0u ? 0 : best[i];
 }
 
-void TupleSpaceView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+bool TupleSpaceView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+  bool all_narrow = true;
   SLUICE_ASSERT(isa_available(isa));
   for (size_t begin = 0; begin < n; begin += 32) {
     const size_t count = std::min<size_t>(32, n - begin);
@@ -241,11 +242,13 @@ void TupleSpaceView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
     }
     if (narrow_count > 0) burst<false>(isa, keys + begin, rules + begin, narrow, narrow_count);
     if (wide_count > 0) burst<true>(isa, keys + begin, rules + begin, wide, wide_count);
+    all_narrow &= wide_count == 0;
   }
+  return all_narrow;
 }
 
-void TupleSpaceView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
-  lookup_burst_on(acl_widest_isa(), keys, rules, n);
+bool TupleSpaceView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+  return lookup_burst_on(acl_widest_isa(), keys, rules, n);
 }
 
 }  // namespace sluice

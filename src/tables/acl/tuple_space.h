@@ -155,10 +155,11 @@ class TupleSpaceView {
   // 1-based position of the first matching rule, or 0.
   SLUICE_HD uint32_t lookup(const FlowKey& key, AclTally* tally = nullptr) const;
 
-  // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has.
-  void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has. Returns whether all are
+  // of IPv4.
+  bool lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
-  void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  bool lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
 
   // What `show` and benches print. Buckets are counted over the narrow and wide tables together.
