@@ -524,7 +524,7 @@ std::vector<Packet> drain_brought(CaptureReader& reader, std::vector<std::byte>&
 }
 
 TEST_F(Captures, FramesThatAreBroughtAreThoseThatNextGives) {
-  rc::check([&] {
+  EXPECT_TRUE(rc::check([&] {
     const auto count = *rc::gen::inRange<size_t>(0, 300);
     std::vector<Packet> packets;
     for (size_t i = 0; i < count; ++i) {
@@ -553,7 +553,7 @@ TEST_F(Captures, FramesThatAreBroughtAreThoseThatNextGives) {
     RC_ASSERT(got == expected);
     RC_ASSERT(wrong_brought == wrong);
     RC_ASSERT(other->packets() == plain->packets());
-  });
+  }));
 }
 
 TEST_F(Captures, MostFramesOfAPlainFileAreBrought) {
