@@ -125,8 +125,8 @@ TEST_F(CliStreamTest, AFileAndAPipeGiveTheSame) {
   write("many.pcap", many);
   write("routes.txt", "198.51.100.0/24 via 10.0.0.1\n2001:db8::/32 via 10.0.0.2\n");
   write("adj.txt",
-        "10.0.0.1 port 1 mac 02:00:00:00:00:11 src 02:00:00:00:00:10 vlan 77\n"
-        "10.0.0.2 port 2 mac 02:00:00:00:00:22 src 02:00:00:00:00:10\n");
+        "10.0.0.1 02:00:00:00:00:11 02:00:00:00:00:10 1 vlan 77\n"
+        "10.0.0.2 02:00:00:00:00:22 02:00:00:00:00:10 2\n");
   for (const char* options : {"--routes routes.txt --adjacencies adj.txt", "--acl all.acl", "",
                               "--routes routes.txt --adjacencies adj.txt --workers 2 --batch 32",
                               "--routes routes.txt --adjacencies adj.txt --device emu", "graph"}) {

@@ -231,7 +231,9 @@ Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options
   const bool whole = frames();
   if (!whole && (!pooled() || !addresses())) return {};
   // A batch of usual frames fits; what does not stays on the host.
-  const size_t each = pooled() && addresses() ? 2048 : kFrameMostRoom + (worker.lists ? kFrameEdited : 0);
+  // Of frames that are listed or copied heads come back, beside those that move.
+  const size_t frame = kFrameMostRoom + (pooled() ? kFrameMostRoom : 0) + (pooled() || worker.lists ? kFrameEdited : 0);
+  const size_t each = std::max(whole ? frame : 0, pooled() && addresses() ? size_t{2048} : 0);
   const size_t bytes = (size_t{1} << 16) + size_t{batch} * each;
   for (uint32_t f = 0; f < options.flights; ++f) {
     auto host = device.allocate(MemorySpace::kStaging, bytes);

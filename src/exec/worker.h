@@ -197,7 +197,9 @@ class Worker {
     std::vector<uint8_t> kept_bytes;  // grows; kept_used are in use
     uint32_t kept_used = 0;
     uint8_t* own = nullptr;  // after it was given up: where the next frame is copied to; nullptr: there is no room
-    FlightFrames* pool = nullptr;  // address records: where the frames went, or nullptr
+    FlightFrames* pool = nullptr;  // what frames, and those that address records name, are gathered in; nullptr: none are
+    // Of address records: whether they are, and copied. Where another segment's frames alone are gathered they are not.
+    bool pooled_frames() const { return pool != nullptr && pool->device != nullptr; }
     // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
     struct Pooled {
       uint32_t at, bytes;
@@ -348,8 +350,9 @@ class Worker {
   size_t lent_room() const;
   bool put_unfilled(InFlight& in_flight, SlabDriver::Range& range) const;
   Selection put_lent(InFlight& in_flight, const BatchView& view, const Selection& packets, SlabDriver::Range& range);
-  static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets, bool back,
+  static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets,
                                 SlabDriver::Range& range);
+  static void comes_back(const FlightFrames& pool, size_t at, uint32_t heads, SlabDriver::Range& range);
   Selection put_listed(InFlight& in_flight, const BatchView& view, const Selection& packets,
                        SlabDriver::Range& range) const;
   bool launch_frames(size_t node, Selection* inputs);

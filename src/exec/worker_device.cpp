@@ -228,7 +228,7 @@ void Worker::give_up(const Offload& offload, InFlight& a) {
     return;
   }
   if (offload.keys || offload.shape.kind != RecordKind::kAddress) return;
-  if (a.pool != nullptr) {
+  if (a.pooled_frames()) {
     a.pool->given_up = true;
     return;
   }
@@ -256,7 +256,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
       if (offload.whole_frames || p.data != 0 || p.l3 + 60u > offload.shape.region) return false;
       if (!headers_fit_region(p.frame, p.end)) return false;
     }
-  } else if (walk_->in_flight[0].pool == nullptr) {
+  } else if (!walk_->in_flight[0].pooled_frames()) {
     device_frame = device_.pinned->device_address(p.frame - kHeadroom, size_t{kHeadroom} + p.end + kTailroom);
     if (device_frame == nullptr) return false;
     device_frame += kHeadroom;
@@ -265,7 +265,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   if (a == nullptr) return false;
   Flight& flight = a->flight;
   const uint32_t i = flight.count;
-  if (a->pool != nullptr && !offload.keys && offload.shape.kind == RecordKind::kAddress) {
+  if (a->pooled_frames() && !offload.keys && offload.shape.kind == RecordKind::kAddress) {
     if (!put_in_pool(offload, p, *a->pool, a->pooled[i])) return false;
     device_frame = static_cast<uint8_t*>(a->pool->device->device()) + a->pooled[i].at;
   }
@@ -285,7 +285,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   PayloadWriter writer(flight.tag(i), put);
   writer.put(&r, sizeof r);
   if (offload.shape.kind == RecordKind::kAddress) {
-    if (offload.writes_frame && a->pool == nullptr) keep(offload, p, *a, i);
+    if (offload.writes_frame && !a->pooled_frames()) keep(offload, p, *a, i);
     const auto address = reinterpret_cast<uint64_t>(device_frame);
     writer.put(&address, sizeof address);
   }
@@ -361,7 +361,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       Packet& p = tile.packet[lane];
       if (i >= a.flight.ready) {
         ++counters.rescued;
-        if (offload.keys || offload.shape.kind != RecordKind::kAddress || a.pool != nullptr) continue;
+        if (offload.keys || offload.shape.kind != RecordKind::kAddress || a.pooled_frames()) continue;
         if (move_frame(offload, a, i, p)) {
           view.frame[a.rows[i]] = p.frame;
         } else {
@@ -466,7 +466,7 @@ Steps Worker::take_registers(const Offload& offload, const InFlight& a, uint32_t
       std::memcpy(p.frame + from_byte, bytes + kRecordHeadroom + from_byte, static_cast<size_t>(to_byte - from_byte));
     }
   }
-  if (offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pool != nullptr) {
+  if (offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pooled_frames()) {
     // Of a frame that went in part only that part can have changed.
     const InFlight::Pooled& place = a.pooled[i];
     const int32_t from_byte = std::min(p.data, 0);

@@ -172,15 +172,20 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
 }
 
 // Gathers frames, or their first bytes, into the flight's memory. Returns those that do not fit.
-// `back`: their bytes are edited.
-Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selection& packets, bool back,
-                               SlabDriver::Range& range) {
+// With memory on the device they are copied there, and come back as those that are listed.
+Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
   Flight& flight = a.flight;
   FlightFrames& pool = *a.pool;
   auto* records = reinterpret_cast<FrameRecord*>(flight.in);
   auto* to = reinterpret_cast<uint8_t*>(pool.host->host());
-  const size_t room = pool.host->size();
-  constexpr FrameSlots slots = kGatheredSlots;
+  FrameSlots slots = kGatheredSlots;
+  size_t room = pool.host->size();
+  if (pool.device != nullptr) {
+    slots.head = kListedSlots.head;
+    slots.apart = kListedSlots.apart;
+    const size_t back = heads_bytes(flight.limit, slots.head) + size_t{flight.limit} * slots.apart;
+    room = room < back ? 0 : (room - back) / 64 * 64;
+  }
   size_t used = 0;
   uint32_t n = 0, longest = 0;
   Selection left;
@@ -209,12 +214,20 @@ Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selecti
   range.to = range.host;
   range.host_there = range.to_there = pool.host->device();
   if (pool.device != nullptr) {
-    range.device = range.host_there = range.to_there = pool.device->device();
-    range.back = back;
+    range.device = range.host_there = pool.device->device();
+    comes_back(pool, room, heads_bytes(flight.limit, slots.head), range);
   }
   range.slots = slots;
   range.slots.stride = static_cast<uint16_t>(frame_stride(longest));
   return left;
+}
+
+// Heads come to the flight's memory from `at` on, and what is longer behind them.
+void Worker::comes_back(const FlightFrames& pool, size_t at, uint32_t heads, SlabDriver::Range& range) {
+  range.heads = static_cast<std::byte*>(pool.host->host()) + at;
+  range.heads_there = static_cast<std::byte*>(pool.host->device()) + at;
+  range.to = range.heads + heads;
+  range.to_there = static_cast<std::byte*>(range.heads_there) + heads;
 }
 
 // Notes frames where they lie, in memory that the device reaches, which reads their first bytes there; what it makes of
@@ -260,10 +273,7 @@ Selection Worker::put_listed(InFlight& a, const BatchView& view, const Selection
   range.host = pinned->host;
   range.bytes = bytes;
   range.host_there = pinned->device;
-  range.heads = static_cast<std::byte*>(pool.host->host());
-  range.heads_there = pool.host->device();
-  range.to = range.heads + heads;
-  range.to_there = static_cast<std::byte*>(pool.host->device()) + heads;
+  comes_back(pool, 0, heads, range);
   range.slots = slots;
   range.slots.stride = static_cast<uint16_t>(frame_stride(longest));
   return left;
@@ -272,7 +282,6 @@ Selection Worker::put_listed(InFlight& a, const BatchView& view, const Selection
 // False: nothing is on its way.
 bool Worker::launch_frames(size_t n, Selection* inputs) {
   const PlanNode& node = plan_.nodes[n];
-  const Offload& offload = (*device_.offloads)[n];
   InFlight& a = walk_->in_flight[0];
   for (InFlight& each : walk_->in_flight) each.channel = nullptr;
   TraceSpan trace;
@@ -302,7 +311,7 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
           a.listed = a.flight.count != 0;
           if (!a.listed) left = all;
         }
-        if (!a.listed) left = put_gathered(a, view, left, offload.writes_frame, range);
+        if (!a.listed) left = put_gathered(a, view, left, range);
       }
       a.records = reinterpret_cast<const FrameRecord*>(a.flight.in);
     }
@@ -507,7 +516,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
         extent.wire_end = static_cast<uint32_t>(static_cast<int32_t>(wire_end) - moved);
       }
     } else {
-      const bool head = a.listed && moved == 0;
+      const bool head = a.slots.head != 0 && moved == 0;
       const auto bytes = head ? static_cast<int32_t>(std::min<uint32_t>(a.slots.head, record.bytes))
                               : static_cast<int32_t>(a.slots.crossing(record.bytes)) - moved;
       if (offload.writes_frame && bytes > 0) {
@@ -567,6 +576,9 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       continue;
     }
     place(i, row, record, word);
+    // An output for what is refused leads to a sink that may say why.
+    if (r.steps.reason != DropReason::kNone) view.annotation[row].reason = r.steps.reason;
+    if (r.steps.reason != DropReason::kNone && walk_->batch == walk_->root) walk_->share->annotated.add(row);
     if (detail) {
       view.annotation[row].rule = more.rule;
       view.annotation[row].next_hop = more.next_hop;

@@ -111,7 +111,7 @@ class CudaSlabs final : public SlabDriver {
     if (auto taken = take_program(program); !taken) return taken;
     if (graphs()) return start_graph(s, count);
 
-    if (transport_ == Transport::kCommPool && pool.bytes != 0) {
+    if (transport_ == Transport::kCommPool && pool.device != nullptr && pool.bytes != 0) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
     // Kernels read frames over the bus and store what becomes of them in host memory, but for runs that were copied.
@@ -177,7 +177,7 @@ class CudaSlabs final : public SlabDriver {
     if (staged()) {
       if (auto r = copy(s.host_out, s.device_out, out_bytes(count), cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
-    if (transport_ == Transport::kCommPool && pool.bytes != 0 && pool.back) {
+    if (transport_ == Transport::kCommPool && pool.bytes != 0 && pool.back && !frames()) {
       if (auto r = copy(pool.host, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
     return record(s);
@@ -258,7 +258,7 @@ class CudaSlabs final : public SlabDriver {
   // Records and results are copied.
   bool staged() const { return transport_ == Transport::kStaged && !frames(); }
   // What the host takes is stored by the kernel alone, which then says so: no event, and nobody asks the driver.
-  bool says_itself() const { return frames() && !shared_->options.stamps && transport_ != Transport::kCommPool; }
+  bool says_itself() const { return frames() && !shared_->options.stamps; }
   static bool ended(const Slab& s) {
     return s.said != nullptr && __atomic_load_n(s.said, __ATOMIC_ACQUIRE) == s.serial;
   }

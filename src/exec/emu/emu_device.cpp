@@ -274,10 +274,9 @@ class EmuSlabs final : public SlabDriver {
       if (slab.place != CopiedRuns::kNone)
         from = shared_->run_bytes[slab.place].data() + (slab.pool.host - slab.pool.run.host);
       const bool pooled = slab.pool.device != nullptr && slab.pool.bytes != 0;
-      Range there = slab.pool;
       if (pooled) {
-        std::memcpy(there.device, there.host, there.bytes);
-        from = there.to = static_cast<std::byte*>(there.device);
+        std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
+        from = static_cast<const std::byte*>(slab.pool.device);
       }
       const uint64_t start = shared_->timed ? now_ns() : 0;
       bool whole = true;
@@ -291,7 +290,8 @@ class EmuSlabs final : public SlabDriver {
         if (frames) {
           const auto* records =
               slab.pool.records != nullptr ? slab.pool.records : reinterpret_cast<const FrameRecord*>(slab.in.data());
-          run_frame(*program, i, records[i], from, there, shape_.record, FrameResults::at(slab.out.data(), slab.count));
+          run_frame(*program, i, records[i], from, slab.pool, shape_.record,
+                    FrameResults::at(slab.out.data(), slab.count));
         } else {
           run_record(*program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         }
@@ -300,7 +300,7 @@ class EmuSlabs final : public SlabDriver {
       }
       if (!whole) continue;
       const uint64_t took = shared_->timed ? std::max<uint64_t>(1, now_ns() - start) : 0;
-      if (pooled && slab.pool.back) {
+      if (pooled && slab.pool.back && !frames) {
         std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
       }
       if (slab.place != CopiedRuns::kNone) shared_->runs.leave(slab.place);
