@@ -197,7 +197,8 @@ class Worker {
     std::vector<uint8_t> kept_bytes;  // grows; kept_used are in use
     uint32_t kept_used = 0;
     uint8_t* own = nullptr;  // after it was given up: where the next frame is copied to; nullptr: there is no room
-    FlightFrames* pool = nullptr;  // what frames, and those that address records name, are gathered in; nullptr: none are
+    FlightFrames* pool =
+        nullptr;  // what frames, and those that address records name, are gathered in; nullptr: none are
     // Of address records: whether they are, and copied. Where another segment's frames alone are gathered they are not.
     bool pooled_frames() const { return pool != nullptr && pool->device != nullptr; }
     // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.

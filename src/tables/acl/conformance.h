@@ -69,7 +69,7 @@ inline void expect_same(const std::vector<uint32_t>& want, const std::vector<uin
 
 // Where a lookup says that all its keys are of IPv4, they are.
 template <typename Lookup>
-void look_up_burst(Lookup&& lookup, const FlowKey* const* keys, uint32_t*, size_t n) {
+void look_up_burst(Lookup&& lookup, const FlowKey* const* keys, size_t n) {
   if constexpr (std::is_void_v<decltype(lookup())>) {
     lookup();
   } else if (lookup()) {
@@ -136,7 +136,8 @@ void check_image(const Image& built, const std::vector<FlowKey>& keys, const std
     for (const FlowKey& key : keys) single.push_back(view->lookup(key));
     expect_same(want, single, keys, name + " lookup");
     expect_same(want,
-                in_bursts(keys, [&](auto... a) { look_up_burst([&] { return view->lookup_burst(a...); }, a...); }),
+                in_bursts(keys, [&](const FlowKey* const* k, uint32_t* r,
+                                    size_t n) { look_up_burst([&] { return view->lookup_burst(k, r, n); }, k, n); }),
                 keys, name + " lookup_burst");
     if constexpr (requires { view->lookup_team(keys[0], OneLane{}); }) {
       std::vector<uint32_t> team;
@@ -146,10 +147,12 @@ void check_image(const Image& built, const std::vector<FlowKey>& keys, const std
     if constexpr (requires { View::isa_available(AclIsa::kScalar); }) {
       for (AclIsa isa : {AclIsa::kScalar, AclIsa::kAvx2, AclIsa::kAvx512}) {
         if (!View::isa_available(isa)) continue;
-        expect_same(
-            want,
-            in_bursts(keys, [&](auto... a) { look_up_burst([&] { return view->lookup_burst_on(isa, a...); }, a...); }),
-            keys, name + " lookup_burst_on " + std::to_string(static_cast<int>(isa)));
+        expect_same(want,
+                    in_bursts(keys,
+                              [&](const FlowKey* const* k, uint32_t* r, size_t n) {
+                                look_up_burst([&] { return view->lookup_burst_on(isa, k, r, n); }, k, n);
+                              }),
+                    keys, name + " lookup_burst_on " + std::to_string(static_cast<int>(isa)));
         if constexpr (requires { &View::lookup_columns_on; }) {
           check_columns(keys, want, name + " lookup_columns_on " + std::to_string(static_cast<int>(isa)),
                         [&](auto&&... a) { view->lookup_columns_on(isa, a...); });
@@ -160,7 +163,8 @@ void check_image(const Image& built, const std::vector<FlowKey>& keys, const std
       auto any = AclView::open(*image);
       ASSERT_TRUE(any.ok()) << to_string(any.error());
       expect_same(want,
-                  in_bursts(keys, [&](auto... a) { look_up_burst([&] { return any->lookup_burst(a...); }, a...); }),
+                  in_bursts(keys, [&](const FlowKey* const* k, uint32_t* r,
+                                      size_t n) { look_up_burst([&] { return any->lookup_burst(k, r, n); }, k, n); }),
                   keys, name + " through AclView");
       if (!keys.empty()) {
         EXPECT_EQ(any->lookup(keys[0]), want[0]);
