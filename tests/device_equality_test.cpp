@@ -176,7 +176,8 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   const std::vector<Way> zero_copy = {{DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 1, 8192},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100, 2, 2},
-                                      {DeviceMode::kLaunch, Transport::kCommList, kAuto, 2, 1000}};
+                                      {DeviceMode::kLaunch, Transport::kCommList, kAuto, 2, 1000},
+                                      {DeviceMode::kLaunch, Transport::kCommPool, kAuto, 3, 900, 2}};
   const auto check = [&](const std::string& capture, uint32_t limit, const std::vector<Way>& all,
                          const std::vector<std::string>& rests) {
     for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {

@@ -218,7 +218,7 @@ bool DeviceSet::frames() const {
 }
 
 bool DeviceSet::takes_lent() const {
-  if (plan_.shows_headroom || plan_.sources.empty() || pooled()) return false;
+  if (plan_.shows_headroom || plan_.sources.empty()) return false;
   return std::all_of(plan_.sources.begin(), plan_.sources.end(), [&](const PlanSource& source) {
     if (source.target.node == ~0u) return false;
     return offloads_[source.target.node].crosses_as_frames();
@@ -299,6 +299,8 @@ void DeviceSet::pin(std::span<std::byte> frames) {
 
 bool DeviceSet::pin_source(const LentMemory& memory) {
   if (memory.frames.empty()) return false;
+  // Of long frames only the first bytes are gathered.
+  if (pooled() && memory.longest > kFrameRegion) return false;
   // Nobody writes there.
   const auto writable = [](const auto& span) {
     const auto bytes = std::as_bytes(span);

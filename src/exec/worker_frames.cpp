@@ -104,6 +104,12 @@ void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t head, uint
   range.slots = kLentSlots;
   range.slots.head = static_cast<uint16_t>(head);
   range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
+  // With memory on the device they cross by a block of the host's, which is copied there.
+  FlightFrames& pool = *walk_->in_flight[0].pool;
+  if (pool.device == nullptr) return;
+  std::memcpy(pool.host->host(), range.host, bytes);
+  range.host = static_cast<std::byte*>(pool.host->host());
+  range.device = range.host_there = pool.device->device();
 }
 
 // How many bytes of frames that are lent, and of their heads, may cross; 0: none.
@@ -112,7 +118,9 @@ size_t Worker::lent_room() const {
   // One that was exchanged for another is out of the device's reach.
   const bool reached =
       device_.pinned->device_address(reinterpret_cast<const uint8_t*>(arena.data()), arena.size()) != nullptr;
-  return reached ? arena.size() : 0;
+  if (!reached) return 0;
+  const FlightFrames& pool = *walk_->in_flight[0].pool;
+  return pool.device == nullptr ? arena.size() : std::min(arena.size(), pool.host->size());
 }
 
 // A whole batch as its source lent it: nothing of it is read here, and the device has the source's own records. False:
