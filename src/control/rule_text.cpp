@@ -48,7 +48,7 @@ size_t common_back(std::string_view a, std::string_view b) {
   return n;
 }
 
-size_t lines_of(std::string_view text) {
+size_t newlines_in(std::string_view text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
@@ -72,9 +72,9 @@ Result<RuleSet> RuleText::read(std::string_view text, const std::string& name, c
   auto middle = parse_native_rules(come, name, none);
   // What is wrong is said of the whole.
   if (!middle || list.size() + middle->rules.size() > kMaxNativeRules) return whole();
-  const size_t lines_before = lines_of(before.substr(0, front)), lines_gone = lines_of(gone),
-               lines_come = lines_of(come);
-  if (lines_of(text) >= std::numeric_limits<uint32_t>::max()) return whole();
+  const size_t lines_before = newlines_in(before.substr(0, front)), lines_gone = newlines_in(gone),
+               lines_come = newlines_in(come);
+  if (newlines_in(text) >= std::numeric_limits<uint32_t>::max()) return whole();
 
   RuleSet next = list.set();
   next.files = std::move(middle->files);
