@@ -203,8 +203,8 @@ TEST(DeviceFaults, WhatALateDeviceWritesMeetsNoPacket) {
         // Equality says nothing where no record was given up and answered afterwards.
         EXPECT_GT(report.offload.rescued, 0u);
         EXPECT_GT(late, 0u);
-        // All batches' memory once more, at most, and of frames that are listed the flights' own; pools are in the hands
-        // of the flight that they belong to.
+        // All batches' memory once more, at most, and of frames that are listed the flights' own; pools are in the
+        // hands of the flight that they belong to.
         const size_t jobs = std::bit_ceil(way.workers == 1 ? way.flights : (way.flights + 1) * way.workers);
         EXPECT_GT(report.set_aside_bytes, 0u);
         EXPECT_LE(report.set_aside_bytes, jobs * ((size_t{1} << 21) + (size_t{1} << 17)));
