@@ -426,7 +426,7 @@ size_t CaptureReader::bring(std::span<std::byte> room, std::span<CapturedFrame> 
   const std::span<const std::byte> held = s.held();
   // What is left goes back to the buffer.
   room = room.first(std::min(room.size(), State::kBufferBytes));
-  if (held.size() > room.size()) return 0;
+  if (room.empty() || held.size() > room.size()) return 0;
   std::memcpy(room.data(), held.data(), held.size());
   size_t have = held.size();
   const size_t want = std::min(room.size(), frames.size() * s.record_bytes);
