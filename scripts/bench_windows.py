@@ -278,6 +278,8 @@ class Bench:
 
     def rate(self, case):
         self.toml("served", "logged.acl" if case == "watched" else "plain.acl")
+        # It may be another name of a list that is replaced by the next run.
+        (self.folder / "logged.acl").unlink(missing_ok=True)
         (self.folder / "logged.acl").write_text((self.folder / "list0.acl").read_text())
         run = Run(self, case != "plain")
         busy = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if case == "beside" else None
