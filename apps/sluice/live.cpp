@@ -291,7 +291,7 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
   }();
   if (!next) return std::move(next).error();
   // Classes that are as they were go on with what they have.
-  const bool qos = next->qos != nullptr && !control_->are_classes(next->qos_file.text);
+  const bool classes_differ = next->qos != nullptr && !control_->are_classes(next->qos_file.text);
   QosModel before;
   const auto load = [&](const QosModel& model) {
     return runtime.change_qos([&](EgressQos& qos) -> Result<void> {
@@ -300,19 +300,20 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
       return {};
     });
   };
-  if (qos) {
+  if (classes_differ) {
     if (auto ok = EgressQos::check(*next->qos, runtime.at_sinks()); !ok) return std::move(ok).error();
     if (auto ok = load(*next->qos); !ok) return std::move(ok).error();
   }
   auto generation = tables.commit(std::move(*next->graph));
   if (!generation) {
-    if (qos) (void)load(QosModel(before));
+    if (classes_differ) (void)load(QosModel(before));
     return std::move(generation).error();
   }
   if (next->qos != nullptr) control_->classes_read(std::move(next->qos_file));
   if (follower_ != nullptr) follower_->publish();
-  Json json{
-      {"generation", *generation}, {"differs", *generation != generation_before || qos}, {"tables", Json::array()}};
+  Json json{{"generation", *generation},
+            {"differs", *generation != generation_before || classes_differ},
+            {"tables", Json::array()}};
   for (const TableReload& one : tables.tables()) {
     Json said{{"table", one.table}, {"kind", one.kind}, {"entries", one.entries}};
     const bool same = one.rules.added + one.rules.deleted == 0;
@@ -322,7 +323,7 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
     if (said["change"] == "rules") said["rules"] = {{"added", one.rules.added}, {"deleted", one.rules.deleted}};
     json["tables"].push_back(std::move(said));
   }
-  json["qos"] = qos;
+  json["qos"] = classes_differ;
   return json;
 }
 

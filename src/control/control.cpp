@@ -75,10 +75,6 @@ Result<std::string> only(const std::map<std::string, std::shared_ptr<const Image
   return Error(fmt::format("there are several: {}", fmt::join(names, ", ")), "choose one with --table NAME");
 }
 
-}  // namespace
-
-namespace {
-
 std::string text_in(const Json& request, const char* field) {
   const auto found = request.find(field);
   return found != request.end() && found->is_string() ? found->get<std::string>() : std::string();

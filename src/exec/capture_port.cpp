@@ -89,17 +89,16 @@ class CaptureSource final : public BatchSource {
     if (brought_.size() < most) brought_.resize(batch.capacity());
     const size_t n = reader_.bring(batch.take_whole_room(), std::span(brought_).first(most));
     const Batch::Rows rows = batch.rows();
-    for (size_t i = 0; i < n; ++i) {
-      const CapturedFrame& frame = brought_[i];
-      rows.frame[i] = const_cast<uint8_t*>(frame.data);  // in the batch's room
-      rows.extent[i] = Extent{0, frame.captured, frame.wire_bytes, 0, 0xffff};
-      rows.timestamp_ns[i] = frame.timestamp_ns;
-    }
+    // They lie in the batch's room.
+    for (uint32_t i = 0; i < n; ++i) put(brought_[i], rows, i, const_cast<uint8_t*>(brought_[i].data));
     return static_cast<uint32_t>(n);
   }
   static void fill(const CapturedFrame& frame, const Batch::Rows& rows, uint32_t row, uint8_t* to) {
     copy_bytes(to, frame.data, frame.captured);
-    rows.frame[row] = to;
+    put(frame, rows, row, to);
+  }
+  static void put(const CapturedFrame& frame, const Batch::Rows& rows, uint32_t row, uint8_t* at) {
+    rows.frame[row] = at;
     rows.extent[row] = Extent{0, frame.captured, frame.wire_bytes, 0, 0xffff};
     rows.timestamp_ns[row] = frame.timestamp_ns;
   }

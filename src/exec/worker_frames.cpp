@@ -246,7 +246,6 @@ Selection Worker::put_listed(InFlight& a, const BatchView& view, const Selection
   FlightFrames& pool = *a.pool;
   auto* records = reinterpret_cast<FrameRecord*>(flight.in);
   constexpr FrameSlots slots = kListedSlots;
-  constexpr uint32_t kUnit = 16;  // of a device's loads
   const uint32_t heads = heads_bytes(std::min(flight.limit, packets.count()), slots.head);
   const size_t room = pool.host->size() < heads ? 0 : (pool.host->size() - heads) / slots.apart;
   const auto most = static_cast<uint32_t>(std::min<size_t>(flight.limit, room));
@@ -265,7 +264,7 @@ Selection Worker::put_listed(InFlight& a, const BatchView& view, const Selection
     // Below the base it wraps, and is past all. What the last load of a frame reads behind it is there: kTailroom.
     const uint64_t at = reinterpret_cast<uintptr_t>(frame) - reinterpret_cast<uintptr_t>(base);
     const bool fits = base != nullptr && at < all && all - at >= extent.end + kTailroom && at <= UINT32_MAX &&
-                      (reinterpret_cast<uintptr_t>(pinned->device) + at) % kUnit == 0 && extent.data == 0 &&
+                      (reinterpret_cast<uintptr_t>(pinned->device) + at) % kLentUnit == 0 && extent.data == 0 &&
                       extent.end <= UINT16_MAX && extent.wire_end - extent.end <= UINT16_MAX && n < most;
     if (!fits) [[unlikely]] {
       left.add(row);
@@ -302,13 +301,13 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
   const auto most = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.paths.size()));
   if (!a.pool->given_up && channel->open(a.flight, most, resident->parity)) {
     SlabDriver::Range range;
+    a.listed = false;
     a.lent = !walk_->share->lent.empty() && walk_->batch == walk_->root && walk_->round == 0;
     a.dense = batch.unfilled() != nullptr && left.count() == batch.size() && put_unfilled(a, range);
     if (a.dense) {
       left.clear();
     } else {
       const BatchView view = batch.view();
-      a.listed = false;
       if (a.lent) {
         left = put_lent(a, view, left, range);
       } else {
@@ -585,13 +584,13 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     }
     place(i, row, record, word);
     // An output for what is refused leads to a sink that may say why.
-    if (r.steps.reason != DropReason::kNone) view.annotation[row].reason = r.steps.reason;
-    if (r.steps.reason != DropReason::kNone && walk_->batch == walk_->root) walk_->share->annotated.add(row);
+    const bool refused = r.steps.reason != DropReason::kNone;
+    if (refused) view.annotation[row].reason = r.steps.reason;
     if (detail) {
       view.annotation[row].rule = more.rule;
       view.annotation[row].next_hop = more.next_hop;
-      if (walk_->batch == walk_->root) walk_->share->annotated.add(row);
     }
+    if ((refused || detail) && walk_->batch == walk_->root) walk_->share->annotated.add(row);
     at_exit(node, path).add(row);
   }
   count_alike(program, usual, passed, came, cut);

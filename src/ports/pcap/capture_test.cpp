@@ -489,8 +489,6 @@ TEST_F(Captures, ManyWaitForTheFirstAlone) {
   ::close(ends[0]);
 }
 
-// Large enough for a thread that decompresses: what stands before the damage comes, then the same error again and
-// again.
 // Reads on by bring() where it has frames, else by next(), in turns of `turn`.
 std::vector<Packet> drain_brought(CaptureReader& reader, std::vector<std::byte>& room, size_t most, size_t turn,
                                   size_t* brought, std::string* error) {
@@ -587,6 +585,8 @@ TEST_F(Captures, OnlyPlainFilesBringFrames) {
   EXPECT_EQ(drain(*memory), packets);
 }
 
+// Large enough for a thread that decompresses: what stands before the damage comes, then the same error again and
+// again.
 TEST_F(Captures, DamageInALargeCompressedFileIsAnErrorThatRepeats) {
   const auto packets = sample(6000);
   ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
