@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/test_data.h"
@@ -106,6 +109,13 @@ class Lookups {
     }
   }
   size_t uploaded() const { return uploaded_; }
+
+  // The tables on this device alone. Errors: those of bind_plan and make_resident.
+  Result<std::shared_ptr<Resident>> bring(Device& device, const TableSet& tables) const {
+    auto snapshot = bind_plan(plan_, router_, tables);
+    if (!snapshot) return std::move(snapshot).error();
+    return make_resident(device, **snapshot, plan_, offloads_);
+  }
 
  private:
   void prepare(const std::string& element) {
@@ -277,6 +287,50 @@ TEST(DeviceData, AccessListsAfterRandomUpdates) {
       if (HasFailure()) return;
     }
   }
+}
+
+// What a thread read of a copy before it let go happens before the copy is patched (a sanitizer for threads sees it).
+TEST(DeviceData, ACopyIsPatchedAfterItsReadersHaveLetItGo) {
+  acl_test::Random random(73);
+  acl_test::ChangingList model(acl_test::random_set(random, 50).rules);
+  auto list = PatchedAcl::create(model.ordered());
+  ASSERT_TRUE(list.ok()) << to_string(list.error());
+  const Lookups lookups(kAclElement);
+  auto device = open_device("emu");
+  ASSERT_TRUE(device.ok()) << to_string(device.error());
+  std::set<const void*> copies;
+  uint64_t sum = 0;
+  for (int generation = 0; generation < 8; ++generation) {
+    const auto ok = (*list)->apply(model.step(random));
+    ASSERT_TRUE(ok.ok()) << to_string(ok.error());
+    auto image = (*list)->publish();
+    ASSERT_TRUE(image.ok()) << to_string(image.error());
+    auto resident = lookups.bring(**device, acl_tables(*image));
+    ASSERT_TRUE(resident.ok()) << to_string(resident.error());
+    // Relaxed on purpose: the flag orders nothing between the threads.
+    std::atomic<bool> gone{false};
+    std::thread reader([&gone, &sum, &copies, held = std::move(*resident)]() mutable {
+      for (const auto& blob : held->blobs) {
+        copies.insert(blob->device());
+        const auto* bytes = static_cast<const unsigned char*>(blob->device());
+        for (size_t i = 0; i < blob->size(); i += 8) sum += bytes[i];
+      }
+      held.reset();
+      gone.store(true, std::memory_order_relaxed);
+    });
+    while (!gone.load(std::memory_order_relaxed)) std::this_thread::yield();
+    auto next = (*list)->apply(model.step(random));
+    EXPECT_TRUE(next.ok());
+    image = (*list)->publish();
+    EXPECT_TRUE(image.ok());
+    if (image.ok()) {
+      EXPECT_TRUE(lookups.bring(**device, acl_tables(*image)).ok());
+    }
+    reader.join();
+  }
+  EXPECT_NE(sum, 0u);
+  // One copy was enough, unless the list has outgrown its image.
+  EXPECT_LE(copies.size(), 4u);
 }
 
 TEST(DeviceData, FullTables) {

@@ -6,6 +6,7 @@
 // of both modes and are written once for all devices.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -234,10 +235,13 @@ struct DeviceImages {
   // same memory and needs the lines that changed since.
   struct Patched {
     std::weak_ptr<const PatchLog> log;
-    uint64_t version;
+    uint64_t version = 0;
     std::shared_ptr<DeviceBlob> blob;
+    // Generations that read it. shared_ptr's own count would not do: a thread that finds it at one has not thereby
+    // waited for what the others read before they let go.
+    std::atomic<unsigned> holders{0};
   };
-  std::vector<Patched> patched;
+  std::vector<std::shared_ptr<Patched>> patched;
 };
 
 struct ColumnLookup;  // columns.h

@@ -31,38 +31,46 @@ void visit_stage(StageSlot& slot, PointerVisitor& visitor) {
 // A copy costs about what so many bytes of one cost.
 constexpr uint64_t kPatchGap = 32 * 1024;
 
+// The copy for one more generation: until the last pointer to it is let go, on any thread.
+std::shared_ptr<DeviceBlob> hold(const std::shared_ptr<DeviceImages::Patched>& copy) {
+  copy->holders.fetch_add(1, std::memory_order_relaxed);
+  return {copy->blob.get(), [copy](DeviceBlob*) { copy->holders.fetch_sub(1, std::memory_order_release); }};
+}
+
 // The device's copy of a replica: one that has this version, one that nobody uses any more and that gets what changed
 // since, or a new one.
 Result<std::shared_ptr<DeviceBlob>> bring_patched(Device& device, const Image& image, size_t& uploaded) {
   auto& all = device.images().patched;
   const auto bytes = image.bytes();
-  auto upload = [&](DeviceBlob& blob, const Patch& part) -> Result<void> {
-    const size_t n = std::min<size_t>(part.bytes, bytes.size() - part.offset);
-    uploaded += n;
-    return device.upload(blob, part.offset, bytes.data() + part.offset, n);
-  };
-  DeviceImages::Patched* spare = nullptr;
-  for (auto& each : all) {
-    if (each.log.lock() != image.patches()) continue;
-    if (each.version == image.version()) return each.blob;
-    // Of those that no generation holds, the one that misses least.
-    if (each.blob.use_count() == 1 && (spare == nullptr || spare->version < each.version)) spare = &each;
+  std::shared_ptr<DeviceImages::Patched> spare;
+  for (const auto& each : all) {
+    if (each->log.lock() != image.patches()) continue;
+    if (each->version == image.version()) return hold(each);
+    // Of those that no generation holds, the one that misses least. What was read of it happened before.
+    if (each->holders.load(std::memory_order_acquire) != 0) continue;
+    if (spare == nullptr || spare->version < each->version) spare = each;
   }
   if (spare == nullptr) {
     auto made = device.allocate(MemorySpace::kDevice, bytes.size());
     if (!made) return std::move(made).error();
-    all.push_back({image.patches(), 0, std::move(*made)});
-    spare = &all.back();
+    spare = std::make_shared<DeviceImages::Patched>();
+    spare->log = image.patches();
+    spare->blob = std::move(*made);
+    all.push_back(spare);
   }
   const auto changed = spare->version == 0 ? std::nullopt : image.patches()->between(spare->version, image.version());
   std::vector<Patch> parts{{0, bytes.size()}};
   if (changed) parts = join_patches(*changed, kPatchGap);
   spare->version = 0;  // until it is whole
   for (const Patch& part : parts) {
-    if (auto ok = upload(*spare->blob, part); !ok) return std::move(ok).error();
+    const size_t n = std::min<size_t>(part.bytes, bytes.size() - part.offset);
+    uploaded += n;
+    if (auto ok = device.upload(*spare->blob, part.offset, bytes.data() + part.offset, n); !ok) {
+      return std::move(ok).error();
+    }
   }
   spare->version = image.version();
-  return spare->blob;
+  return hold(spare);
 }
 
 // Translates host pointers into the copies' addresses, copying what is not there yet.
@@ -316,7 +324,7 @@ Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& 
   const std::lock_guard lock(device.images().mutex);
   auto& images = device.images().images;
   std::erase_if(images, [](const auto& entry) { return entry.second.first.expired(); });
-  std::erase_if(device.images().patched, [](const auto& each) { return each.log.expired(); });
+  std::erase_if(device.images().patched, [](const auto& each) { return each->log.expired(); });
   auto resident = std::make_shared<Resident>();
   Mover mover(device, *resident);
   auto bring_image = [&](const std::shared_ptr<const Image>& image) -> Result<void> {
