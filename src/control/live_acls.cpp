@@ -214,7 +214,6 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
   if (!dry_run) {
     list.release();
-    state.text.forget();
     note_change("acl", table);
   }
   return change;
@@ -246,8 +245,7 @@ struct RulesRead {
 };
 
 // The rules of a file, or of an image.
-Result<RulesRead> rules_in(InputFile& file, const RuleFormatChoice& format, const RuleText& before,
-                           const RuleList& list) {
+Result<RulesRead> rules_in(InputFile& file, const RuleFormatChoice& format, const RuleText& before) {
   auto compiled = Image::is_next(file);
   if (!compiled) return std::move(compiled).error();
   RulesRead read;
@@ -260,7 +258,7 @@ Result<RulesRead> rules_in(InputFile& file, const RuleFormatChoice& format, cons
     auto text = file.table();
     if (!text) return std::move(text).error();
     read.text = std::move(*text);
-    rules = before.read(read.text, file.name(), format, list);
+    rules = before.read(read.text, file.name(), format);
   }
   if (!rules) return std::move(rules).error();
   read.rules = std::move(*rules);
@@ -276,13 +274,13 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
   if (!found) return std::move(found).error();
   AclState& state = **found;
   auto read = [&] {
-    // Only changes write to the list and its text, and this is the only one.
+    // Only changes write to the text that is kept, and this is the only one.
     const LetGo aside(seen_);
-    return rules_in(file, format, state.text, state.list);
+    return rules_in(file, format, state.text);
   }();
   if (!read) return std::move(read).error();
   RuleSet* const rules = &read->rules;
-  const auto keep_text = [&] { state.text.keep(std::move(read->text), format); };
+  const auto keep_text = [&](RuleSet of_text) { state.text.keep(std::move(read->text), std::move(of_text), format); };
   TableChange change{.table = table};
   change.entries_before = state.list.size();
   change.parse_seconds = clock.seconds();
@@ -291,7 +289,7 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
     return mine == its || same_path(mine, {}, its, format.folder);
   };
   if (state.list.same_as(*rules, same_file)) {
-    if (!dry_run) keep_text();
+    if (!dry_run) keep_text(std::move(*rules));
     change.kind = "acl";
     return nothing_differs(std::move(change), dry_run);
   }
@@ -303,7 +301,7 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
       if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
       if (!dry_run) {
         list.release();
-        keep_text();
+        keep_text(std::move(*rules));
         note_change("acl", table);
       }
       return change;
@@ -318,7 +316,8 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
   if (auto ok = commit_acl(state, next, true, change, dry_run); !ok) return std::move(ok).error();
   if (!dry_run) {
     state.list = std::move(next);
-    keep_text();
+    // No copy of more rules than are kept.
+    state.list.size() <= RuleText::kMostRules ? keep_text(state.list.set()) : state.text.forget();
     note_change("acl", table);
   }
   return change;

@@ -194,7 +194,6 @@ Result<uint64_t> LiveTables::Reload::commit(GraphGeneration next) {
     AclState& state = live_.acls_.find(table)->second;
     static_assert(std::is_nothrow_move_assignable_v<RuleList>);
     state.list = std::move(patched.list);
-    state.text.forget();
     if (patched.fresh != nullptr) state.images = std::move(patched.fresh);
     state.algorithm = TupleMergeAcl::kName;
     state.chosen_at = patched.chosen_at;

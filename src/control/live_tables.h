@@ -145,7 +145,7 @@ class LiveTables {
     RuleList list;
     std::unique_ptr<AclImages> images;  // nullptr: it has not changed yet
     std::string algorithm;              // of the images
-    RuleText text;                      // that the list was read from, where a request sent it
+    RuleText text;                      // that a request sent last, whatever has changed since
     size_t chosen_at = 0;               // rules when `auto` chose an algorithm for a list that changes; 0: it has not
   };
   Result<AclState*> acl_state(const std::string& table);

@@ -54,8 +54,7 @@ size_t newlines_in(std::string_view text) {
 
 }  // namespace
 
-Result<RuleSet> RuleText::read(std::string_view text, const std::string& name, const RuleFormatChoice& choice,
-                               const RuleList& list) const {
+Result<RuleSet> RuleText::read(std::string_view text, const std::string& name, const RuleFormatChoice& choice) const {
   const auto whole = [&] { return parse_rules(text, name, choice); };
   if (text_.empty() || !is_native(text, choice)) return whole();
   const std::string_view before = text_;
@@ -71,12 +70,12 @@ Result<RuleSet> RuleText::read(std::string_view text, const std::string& name, c
   const IncludeReader none = [](const std::string&) -> Result<std::string> { return Error("no file is included"); };
   auto middle = parse_native_rules(come, name, none);
   // What is wrong is said of the whole.
-  if (!middle || list.size() + middle->rules.size() > kMaxNativeRules) return whole();
+  if (!middle || rules_.rules.size() + middle->rules.size() > kMaxNativeRules) return whole();
   const size_t lines_before = newlines_in(before.substr(0, front)), lines_gone = newlines_in(gone),
                lines_come = newlines_in(come);
   if (newlines_in(text) >= std::numeric_limits<uint32_t>::max()) return whole();
 
-  RuleSet next = list.set();
+  RuleSet next = rules_;
   next.files = std::move(middle->files);
   const auto behind = [&](size_t lines) {
     return std::partition_point(next.rules.begin(), next.rules.end(),
@@ -102,16 +101,19 @@ Result<RuleSet> RuleText::read(std::string_view text, const std::string& name, c
   return next;
 }
 
-void RuleText::keep(std::string text, const RuleFormatChoice& choice) {
-  // What is as long as the one before, mostly, is not looked through: lines that both have were looked at then.
-  if (text.size() > kMostKept || !is_native(text, choice)) return forget();
-  const size_t front = common_front(text_, text);
-  const size_t back = common_back(std::string_view(text_).substr(front), std::string_view(text).substr(front));
-  // A word may begin in the one and end in the other.
-  constexpr size_t kWord = 8;
-  const size_t from = front > kWord ? front - kWord : 0, to = std::min(text.size() - back + kWord, text.size());
-  if (has_context(std::string_view(text).substr(from, to - from))) return forget();
-  text_ = std::move(text);
+void RuleText::keep(std::string text, RuleSet rules, const RuleFormatChoice& choice) {
+  const bool suits = [&] {
+    if (text.size() > kMostKept || rules.rules.size() > kMostRules || !is_native(text, choice)) return false;
+    // What is as long as the one before, mostly, is not looked through: lines that both have were looked at then.
+    const size_t front = common_front(text_, text);
+    const size_t back = common_back(std::string_view(text_).substr(front), std::string_view(text).substr(front));
+    // A word may begin in the one and end in the other.
+    constexpr size_t kWord = 8;
+    const size_t from = front > kWord ? front - kWord : 0, to = std::min(text.size() - back + kWord, text.size());
+    return !has_context(std::string_view(text).substr(from, to - from));
+  }();
+  text_ = suits ? std::move(text) : std::string();
+  rules_ = suits ? std::move(rules) : RuleSet();
 }
 
 }  // namespace sluice

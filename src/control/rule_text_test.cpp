@@ -50,17 +50,15 @@ TEST(RuleText, GivesWhatTheWholeGives) {
     std::vector<size_t> lines = draw(12, kGood);
     lines.push_back(0);
     RuleText before;
-    RuleList list;
     for (int version = 0; version < 6; ++version) {
       const std::string text = text_of(lines, *rc::gen::inRange(0, 2) == 0), name = fmt::format("f{}", version);
-      auto got = before.read(text, name, {}, list);
+      const auto got = before.read(text, name, {});
       const auto want = parse_rules(text, name);
       expect_same(got, want);
       if (got.ok()) {
-        before.keep(text, {});
+        before.keep(text, *got, {});
         // What is kept is this text, or none.
         RC_ASSERT(before.text() == (std::ranges::find(lines, 7u) == lines.end() ? text : std::string()));
-        list = RuleList(std::move(*got));
       }
       // Some lines go, and some come, in one place or in several; seldom one that means something by others, or wrong.
       for (int edits = *rc::gen::inRange(0, 3); edits > 0; --edits) {
@@ -86,40 +84,44 @@ TEST(RuleText, FindsTheLineThatDiffersWhereverItIs) {
     text += fmt::format("deny tcp from 10.0.{}.0/24 to any port {}\n", i, i + 1);
   }
   RuleText before;
-  auto rules = before.read(text, "a", {}, RuleList());
+  auto rules = before.read(text, "a", {});
   ASSERT_TRUE(rules.ok());
-  before.keep(text, {});
+  before.keep(text, std::move(*rules), {});
   ASSERT_EQ(before.text(), text);
-  const RuleList list(std::move(*rules));
   for (const size_t at : starts) {
     std::string other = text;
     other.replace(at, 4, "permit");
-    const auto got = before.read(other, "b", {}, list);
+    const auto got = before.read(other, "b", {});
     ASSERT_TRUE(got.ok());
     EXPECT_EQ(got->rules, parse_native_rules(other, "b")->rules) << at;
     other = text;
     other.insert(at, "permit icmp from any to any\n# twice\n");
-    EXPECT_EQ(before.read(other, "b", {}, list)->rules, parse_native_rules(other, "b")->rules) << at;
+    EXPECT_EQ(before.read(other, "b", {})->rules, parse_native_rules(other, "b")->rules) << at;
     other = text;
     other.erase(at, text.find('\n', at) + 1 - at);
-    EXPECT_EQ(before.read(other, "b", {}, list)->rules, parse_native_rules(other, "b")->rules) << at;
+    EXPECT_EQ(before.read(other, "b", {})->rules, parse_native_rules(other, "b")->rules) << at;
   }
 }
 
 // A word that two texts spell together is found when the second is kept.
 TEST(RuleText, KeepsNoTextWhoseLinesMeanSomethingToOthers) {
   RuleText text;
-  text.keep("permit ip from any to any\n# defin\n", {});
+  const auto keep = [&](const std::string& all) {
+    const auto rules = parse_rules(all, "f");
+    ASSERT_TRUE(rules.ok());
+    text.keep(all, *rules, {});
+  };
+  keep("permit ip from any to any\n# defin\n");
   EXPECT_EQ(text.text(), "permit ip from any to any\n# defin\n");
-  text.keep("permit ip from any to any\n# define\n", {});
+  keep("permit ip from any to any\n# define\n");
   EXPECT_EQ(text.text(), "");
-  text.keep("permit ip from any to any\n# nclude\n", {});
-  text.keep("permit ip from any to any\n# include\n", {});
+  keep("permit ip from any to any\n# nclude\n");
+  keep("permit ip from any to any\n# include\n");
   EXPECT_EQ(text.text(), "");
-  text.keep("DEFINE web = 80\npermit ip from any to any\n", {});
+  keep("DEFINE web = 80\npermit ip from any to any\n");
   EXPECT_EQ(text.text(), "");
   const std::string bench = "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00\n";
-  text.keep(bench, {});
+  keep(bench);
   EXPECT_EQ(text.text(), "") << "another format";
 }
 
