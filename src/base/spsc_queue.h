@@ -26,6 +26,10 @@ class SpscQueue {
     head_.store(head + 1, std::memory_order_release);
     return true;
   }
+  // The popper's: at least so many values wait.
+  size_t waiting() const {
+    return static_cast<size_t>(head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_relaxed));
+  }
   // False when the queue is empty.
   bool pop(T& value) {
     const uint64_t tail = tail_.load(std::memory_order_relaxed);

@@ -9,6 +9,7 @@ namespace {
 
 TEST(SpscQueue, FillsAndEmptiesInOrder) {
   SpscQueue<int> queue(3);
+  EXPECT_EQ(queue.waiting(), 0u);
   int value = -1;
   EXPECT_FALSE(queue.pop(value));
   for (int lap = 0; lap < 5; ++lap) {
@@ -17,6 +18,7 @@ TEST(SpscQueue, FillsAndEmptiesInOrder) {
     for (int i = 0; i < 4; ++i) {
       EXPECT_TRUE(queue.pop(value));
       EXPECT_EQ(value, lap * 4 + i);
+      EXPECT_EQ(queue.waiting(), static_cast<size_t>(3 - i));
     }
     EXPECT_FALSE(queue.pop(value));
   }

@@ -184,7 +184,8 @@ std::vector<RuleLog::Event> RuleLog::take(uint64_t now_ns) {
   std::atomic_thread_fence(std::memory_order_acquire);
   for (const auto& ring : rings_) {
     LoggedPacket packet;
-    while (ring->pop(packet)) {
+    // Not what comes meanwhile: workers may be faster than this.
+    for (size_t left = ring->waiting(); left > 0 && ring->pop(packet); --left) {
       const auto at = std::lower_bound(versions_.begin(), versions_.end(), packet.version,
                                        [](const auto& version, uint64_t v) { return version->version_ < v; });
       ++(*at)->rules_[packet.slot].rule->logged;
