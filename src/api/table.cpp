@@ -7,8 +7,8 @@
 #include <utility>
 
 namespace sluice::api {
-Result<std::shared_ptr<OpenedAcl>> OpenedAcl::open(std::shared_ptr<const Image> image, const RulePositions* before) {
-  auto opened = std::make_shared<OpenedAcl>();
+Result<OpenedAcl> OpenedAcl::open(std::shared_ptr<const Image> image, const RulePositions* before) {
+  OpenedAcl opened;
   auto view = AclView::open(*image);
   if (!view) return std::move(view).error();
   auto actions = AclActionsView::open(*image);
@@ -17,32 +17,26 @@ Result<std::shared_ptr<OpenedAcl>> OpenedAcl::open(std::shared_ptr<const Image> 
   if (!rules) return std::move(rules).error();
   auto source = AclSourceView::open(*image);
   if (!source) return std::move(source).error();
-  opened->view = *view;
-  opened->actions = *actions;
-  opened->rules = *rules;
-  opened->source = *source;
+  opened.view = *view;
+  opened.actions = *actions;
+  opened.rules = *rules;
+  opened.source = *source;
   if (image->patches() != nullptr)
-    opened->positions = std::make_shared<const RulePositions>(*image, opened->rules, before);
-  opened->image = std::move(image);
+    opened.positions = std::make_shared<const RulePositions>(*image, opened.rules, before);
+  opened.image = std::move(image);
   return opened;
 }
 
-Result<std::shared_ptr<OpenedFib>> OpenedFib::open(std::shared_ptr<const Image> image) {
-  auto opened = std::make_shared<OpenedFib>();
+Result<OpenedFib> OpenedFib::open(std::shared_ptr<const Image> image) {
+  OpenedFib opened;
   auto names = NextHopNames::open(image->section(SectionTag::kNextHopNames));
   if (!names) return std::move(names).error();
-  opened->names = *names;
-  auto four = with_fib4(*image, [&](const auto& view) {
-    opened->lookup4 = [view](const uint32_t* a, uint32_t* out, size_t n) { view.lookup_bulk(a, out, n); };
-  });
+  opened.names = *names;
+  auto four = with_fib4(*image, [&](const auto& view) { opened.lookup4 = decltype(opened.lookup4)(view); });
   if (!four) return std::move(four).error();
-  auto six = with_fib6(*image, [&](const auto& view) {
-    opened->lookup6 = [view](const uint64_t* hi, const uint64_t* lo, uint32_t* out, size_t n) {
-      view.lookup_bulk(hi, lo, out, n);
-    };
-  });
+  auto six = with_fib6(*image, [&](const auto& view) { opened.lookup6 = decltype(opened.lookup6)(view); });
   if (!six) return std::move(six).error();
-  opened->image = std::move(image);
+  opened.image = std::move(image);
   return opened;
 }
 
@@ -62,13 +56,14 @@ const auto& images_of(const TableSet& tables, const OpenedFib*) {
 template <typename Opened>
 void Table<Opened>::prepare(Snapshot& snapshot) {
   const auto& now = images_of(snapshot.tables, static_cast<const Opened*>(nullptr)).find(name())->second;
-  next_ = std::make_unique<Generation>();
+  next_ = std::make_shared<Generation>();
   retired_.reserve(retired_.size() + 1);
+  unsure_.reserve(unsure_.size() + 1);
   if constexpr (std::is_same_v<Opened, OpenedAcl>) {
     auto opened = Opened::open(now, positions_.get());
     if (!opened) throw std::bad_alloc();
-    if (ledger_ != nullptr) (*opened)->hits = ledger_->of(name(), now);
-    positions_ = (*opened)->positions;
+    if (ledger_ != nullptr) opened->hits = ledger_->of(name(), now);
+    positions_ = opened->positions;
     next_->opened = std::move(*opened);
   } else {
     auto opened = Opened::open(now);
@@ -80,16 +75,16 @@ void Table<Opened>::prepare(Snapshot& snapshot) {
 // Makes what was published current, and lets the generation before go once nobody reads it.
 template <typename Opened>
 void Table<Opened>::take_over() noexcept {
-  const Generation* const before = current_.load();
   const uint64_t number = publisher_.generation();
-  if (next_ == nullptr || (before != nullptr && before->number == number)) return;
+  if (next_ == nullptr || (newest_ != nullptr && newest_->number == number)) return;
   next_->number = number;
-  current_.store(next_.release(), std::memory_order_seq_cst);
+  std::shared_ptr<const Generation> before = std::exchange(newest_, std::move(next_));
+  current_.store(newest_.get(), std::memory_order_seq_cst);
   if (before == nullptr) return;
-  // What may still be read stays for ever: it is leaked.
-  if (!Readers::wait()) return;
-  // From here on nobody new takes it; there is room (prepare).
-  retired_.emplace_back(before);
+  // There is room for it (prepare).
+  if (!Readers::wait()) return unsure_.push_back(std::move(before));
+  // From here on nobody new takes it.
+  retired_.push_back(std::move(before));
   reap();
 }
 

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "api/positions.h"
@@ -31,7 +35,7 @@ namespace sluice::api {
 // What lookups in one generation of an access list go by.
 struct OpenedAcl {
   // `before`: the positions of an older generation, or nullptr.
-  static Result<std::shared_ptr<OpenedAcl>> open(std::shared_ptr<const Image> image, const RulePositions* before);
+  static Result<OpenedAcl> open(std::shared_ptr<const Image> image, const RulePositions* before);
 
   std::shared_ptr<const Image> image;
   AclView view;
@@ -53,13 +57,33 @@ struct alignas(64) CountingSeat {
   std::atomic<bool> taken{false};
 };
 
+// The bulk lookup of some algorithm's view, which it has in itself: a call finds it where its caller is.
+template <typename... Arguments>
+class BulkLookup {
+ public:
+  BulkLookup() = default;
+  template <typename View>
+  explicit BulkLookup(const View& view)
+      : call_([](const std::byte* at, Arguments... arguments) {
+          reinterpret_cast<const View*>(at)->lookup_bulk(arguments...);
+        }) {
+    static_assert(sizeof(View) <= sizeof view_ && alignof(View) <= 16 && std::is_trivially_copyable_v<View>);
+    new (view_) View(view);
+  }
+  void operator()(Arguments... arguments) const { call_(view_, arguments...); }
+
+ private:
+  void (*call_)(const std::byte* view, Arguments...) = nullptr;
+  alignas(16) std::byte view_[128];
+};
+
 struct OpenedFib {
-  static Result<std::shared_ptr<OpenedFib>> open(std::shared_ptr<const Image> image);
+  static Result<OpenedFib> open(std::shared_ptr<const Image> image);
 
   std::shared_ptr<const Image> image;
   NextHopNames names;
-  std::function<void(const uint32_t* addresses, uint32_t* next_hops, size_t n)> lookup4;
-  std::function<void(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n)> lookup6;
+  BulkLookup<const uint32_t*, uint32_t*, size_t> lookup4;                   // addresses, next hops, how many
+  BulkLookup<const uint64_t*, const uint64_t*, uint32_t*, size_t> lookup6;  // upper and lower halves
 };
 
 // Where a table is read from: a file, or bytes with a name.
@@ -74,7 +98,6 @@ class Table {
  public:
   // `declaration` says all but the name. Errors: those of the file; of the builder; unknown algorithms.
   static Result<std::shared_ptr<Table>> load(TableDeclaration declaration, const TableText& from, bool count);
-  ~Table() { delete current_.load(); }
 
   // Calls f(opened) over the current generation, which lasts as long, and returns its number. `long_work`: a change of
   // the table need not wait for it. f is called at one place, so that it becomes part of its caller.
@@ -85,14 +108,14 @@ class Table {
     const Held held(long_work ? &now : nullptr);
     if (long_work) [[unlikely]]
       reading.leave();
-    f(*now.opened);
+    f(now.opened);
     return now.number;
   }
   // The current generation, as long as it is wanted.
   std::pair<std::shared_ptr<const Opened>, uint64_t> hold() const {
     const Reading reading;
     const Generation& now = *current_.load(std::memory_order_acquire);
-    return {now.opened, now.number};
+    return {{now.shared_from_this(), &now.opened}, now.number};
   }
 
   // Runs f(LiveTables&), one at a time. What it has published is current when this returns, also by an exception.
@@ -114,8 +137,8 @@ class Table {
   HitLedger* ledger() const { return ledger_.get(); }
 
  private:
-  struct Generation {
-    std::shared_ptr<const Opened> opened;
+  struct Generation : std::enable_shared_from_this<Generation> {
+    Opened opened;
     uint64_t number = 0;
     mutable std::atomic<uint64_t> in_flight{0};  // long work
   };
@@ -151,8 +174,10 @@ class Table {
   std::unique_ptr<LiveTables> live_;  // or nullptr
   std::vector<TableLoad> loads_;
   std::shared_ptr<const RulePositions> positions_;  // of the newest generation
-  std::unique_ptr<Generation> next_;                // is published and not current yet
-  std::vector<std::unique_ptr<const Generation>> retired_;
+  std::shared_ptr<Generation> next_;                // is published and not current yet
+  std::shared_ptr<const Generation> newest_;        // what current_ points to
+  std::vector<std::shared_ptr<const Generation>> retired_;
+  std::vector<std::shared_ptr<const Generation>> unsure_;  // somebody may read them still, and nobody can say
 };
 
 // From so many keys on a lookup is work that a change does not wait for.
