@@ -122,6 +122,8 @@ TABLE = [
     M("crc32_host", "cpu", 25, "net_benches --benchmark_filter=crc32/ --benchmark_repetitions=5 --benchmark_min_time=0.05 "
       "--benchmark_enable_random_interleaving=true",
       checked="crc32_host_test: every length 0 to 9,216 equals the bitwise definition, zlib and ISA-L"),
+    M("api_border", "cpu", 60, "api_benches --benchmark_filter='(classify|lookup4)/(32|64|256|4096)/' --benchmark_repetitions=15 "
+      "--benchmark_enable_random_interleaving=true", checked="answers across the border equal those of the views behind it"),
     M("acl_patched", "cpu", 150, "formats_benches --benchmark_filter='acl/patched/(lookup|lookup_after_changes|lookup_at_1M_updates|"
       "lookup_at_1M_updates_elsewhere|update|update_and_lookup)/(acl1|fw1|ipc1)_(10k|100k)$' --benchmark_min_time=0.3 "
       "--benchmark_repetitions=3 --benchmark_enable_random_interleaving=true",
