@@ -312,12 +312,14 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
     if (rules->files.size() >= kMostNames) break;
     if (std::ranges::find(rules->files, name) == rules->files.end()) rules->files.push_back(name);
   }
+  // Behind the change nothing may fail: what is kept is copied before.
+  const bool kept = !dry_run && !read->text.empty() && rules->rules.size() <= RuleText::kMostRules;
+  RuleSet of_text = kept ? *rules : RuleSet();
   RuleList next(std::move(*rules));
   if (auto ok = commit_acl(state, next, true, change, dry_run); !ok) return std::move(ok).error();
   if (!dry_run) {
     state.list = std::move(next);
-    // No copy of more rules than are kept.
-    state.list.size() <= RuleText::kMostRules ? keep_text(state.list.set()) : state.text.forget();
+    kept ? keep_text(std::move(of_text)) : state.text.forget();
     note_change("acl", table);
   }
   return change;
