@@ -43,7 +43,7 @@ enum class FrameUse : uint8_t {
   // From the first byte over the headers as far as net/parse.h goes; edits the first kHeaderEdited bytes of the network
   // header and what is in front of it; kMostPushed in front.
   kHeaders,
-  kPayload,   // all bytes, of every packet
+  kPayload,   // all bytes, of every packet; writes behind the last
   kAnywhere,  // at places that its configuration names, or it moves the first byte there for those behind it
   kInFront,   // uncovers bytes in front of the frame
 };

@@ -182,7 +182,7 @@ bool Worker::put_in_pool(const Offload& offload, const Packet& p, FlightFrames& 
 void Worker::keep(const Offload& offload, const Packet& p, InFlight& a, uint32_t i) {
   InFlight::Kept& k = a.kept[i];
   k = {a.kept_used, -kHeadroom, p.end};
-  if (!offload.whole_frames) {
+  if (!offload.edits_anywhere) {
     // Headers alone: from what the stages may push, before the first byte or before the network header, to where the
     // headers end, counted from either.
     const auto l3 = int32_t{p.l3};

@@ -113,10 +113,8 @@ struct Flight {
     if (words_in == 1) {
       HostWords::store(to, pack_key4(key, bits));
     } else {
-      auto store = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
-      PayloadWriter writer(bits, store);
-      writer.put(&key, kKeyBytes);
-      writer.finish();
+      static_assert(payload_room(kKeyBytes) <= sizeof key);
+      store_payload(to, &key, kKeyBytes, bits);
     }
     ++count;
   }

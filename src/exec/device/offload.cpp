@@ -113,6 +113,8 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
     ++o.end;
     written |= t.writes;
     past_headers |= t.frame == FrameUse::kPayload;
+    // What a sum is appended to may end where bytes of the frame were.
+    o.edits_anywhere |= t.frame == FrameUse::kPayload && (t.writes & kFieldFrame) != 0 && o.shape.moves != 0;
     if (t.frame == FrameUse::kAnywhere && !o.whole_frames) {
       o.whole_frames = true;
       anywhere = element.name;
@@ -134,6 +136,7 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
     return o;
   }
   o.on_device = true;
+  o.edits_anywhere |= o.whole_frames;
   if (kind == RecordKind::kAddress) o.whole_frames |= past_headers;
   o.writes = written;
   o.writes_frame = (written & kFieldFrame) != 0;

@@ -25,12 +25,13 @@ struct Offload {
   RecordShape shape;  // where they are not
   uint8_t begin = 0;
   uint8_t end = 0;
-  bool whole_frames = false;  // a stage reads past the headers: header records take only frames that fit whole
-  bool writes_frame = false;  // bytes of the frame change
-  bool marks_lost = false;    // keys: a mark is not that of the rule that comes back, where several lists give marks
-  FieldMask writes = 0;       // of the stages on the device
-  std::string why;            // one line: why on the device, or why not
-  std::string stays;          // one line: which packets stay on the host nevertheless, and why; empty: none
+  bool edits_anywhere = false;  // what a stage writes may lie past the headers, before the frame's end
+  bool whole_frames = false;    // a stage reads past the headers: header records take only frames that fit whole
+  bool writes_frame = false;    // bytes of the frame change
+  bool marks_lost = false;      // keys: a mark is not that of the rule that comes back, where several lists give marks
+  FieldMask writes = 0;         // of the stages on the device
+  std::string why;              // one line: why on the device, or why not
+  std::string stays;            // one line: which packets stay on the host nevertheless, and why; empty: none
 
   bool crosses_as_frames() const { return on_device && !keys && shape.kind == RecordKind::kFrame; }
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <cstring>
 #include <vector>
 
 #include "exec/device/body.h"
@@ -103,6 +104,26 @@ TEST(Record, PayloadsOfAnyLengthsInAnyPieces) {
     reader.get(back.data(), other_cut);
     reader.get(back.data() + other_cut, 200 - other_cut);
     RC_ASSERT(back == bytes);
+  });
+  EXPECT_TRUE(holds);
+}
+
+TEST(Record, PayloadsInOnePieceAreTheSame) {
+  const bool holds = rc::check([] {
+    const auto length = *rc::gen::inRange<uint32_t>(1, 200);
+    // Whatever lies behind a payload stays out of it.
+    const auto bytes = *rc::gen::container<std::vector<uint8_t>>(payload_room(length), rc::gen::arbitrary<uint8_t>());
+    const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
+    std::vector<Word> want(words_for(length)), got(words_for(length));
+    auto put = [&](uint32_t i, const Word& w) { want[i] = w; };
+    PayloadWriter writer(tag, put);
+    writer.put(bytes.data(), length);
+    writer.finish();
+    store_payload(got.data(), bytes.data(), length, tag);
+    RC_ASSERT(std::memcmp(got.data(), want.data(), want.size() * sizeof(Word)) == 0);
+    std::vector<uint8_t> back(length);
+    PayloadReader(got.data()).get(back.data(), length);
+    RC_ASSERT(std::memcmp(back.data(), bytes.data(), length) == 0);
   });
   EXPECT_TRUE(holds);
 }

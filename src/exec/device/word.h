@@ -91,6 +91,14 @@ struct HostWords {
     *reinterpret_cast<volatile __m128i*>(to) =
         _mm_or_si128(_mm_load_si128(reinterpret_cast<const __m128i*>(from)), bits);
   }
+  // Stores `bytes` of payload, at most kWordPayload, and zeros behind them. Reads 16 bytes from `from` on.
+  static void store_payload(Word* to, const uint8_t* from, uint32_t bytes, uint32_t tag) {
+    const __m128i bits = _mm_set_epi32(static_cast<int>(tag << 25), 0, 0, 0);
+    const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    const __m128i here = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kPayloadBytes + kWordPayload - bytes));
+    before_store();
+    *reinterpret_cast<volatile __m128i*>(to) = _mm_or_si128(_mm_and_si128(value, here), bits);
+  }
 #else
   static void store(Word* to, const Word& word) {
     uint64_t halves[2];
@@ -117,6 +125,12 @@ struct HostWords {
     word.w[3] |= tag << 25;
     store(to, word);
   }
+  static void store_payload(Word* to, const uint8_t* from, uint32_t bytes, uint32_t tag) {
+    Word word{};
+    memcpy(&word, from, bytes);
+    set_word_tag(word, tag);
+    store(to, word);
+  }
 #endif
   // For the compiler alone: what comes before a store of words stays before it, what comes behind a load behind it.
   static void before_store() {
@@ -125,6 +139,9 @@ struct HostWords {
   static void after_load() {
     __atomic_signal_fence(__ATOMIC_ACQUIRE);
   }
+  // From byte kWordPayload - n on: a word's bytes of which the first n are payload.
+  static constexpr uint8_t kPayloadBytes[2 * kWordPayload + 1] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                                                                  0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
   // An 8-byte word: a narrow result.
   static void store64(uint64_t* to, uint64_t value) {
     __atomic_store_n(to, value, __ATOMIC_RELEASE);
