@@ -446,6 +446,20 @@ TEST(DeviceEquality, FramesTooLongForAPoolStayOnTheHost) {
   }
 }
 
+// Stages between a parser, which cuts padding off, and one that cuts frames off have them whole: so their bytes are
+// counted.
+TEST(DeviceEquality, StagesBeforeACutCountWholeFrames) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(1000), 23);
+  const std::string text = "in :: FromDump(" + capture +
+                           ") -> parse :: IPInput -> ttl :: DecIPTTL -> cut :: Truncate(70, EXTRA_LENGTH false) -> out "
+                           ":: ToDump($OUT); Idle -> ToDump($OUT2);\n";
+  const DeviceOutcome want = run(dir, text, nullptr);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_GT(want.outcome.report.packets_out, packets(300));
+  equal_everywhere(dir, text, want);
+}
+
 // Packets that are cut off and marked before, between and behind lookups.
 TEST(DeviceEquality, CodepointsAndLengths) {
   const TempDir dir;

@@ -186,6 +186,10 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
     if ((first.writes & kFieldKey) == 0 && (t.writes & kFieldExtent) != 0) {
       return not_so(fmt::format("{} changes where frames begin or end, and nothing is parsed", element.name));
     }
+    // Stages in between would be counted as if the parser had cut off what such a stage does.
+    if (t.frame == FrameUse::kNone && (t.writes & kFieldExtent) != 0) {
+      return not_so(fmt::format("{} cuts frames off behind stages that have them whole", element.name));
+    }
     // A result has one place for what was cut off and one for where the frame begins.
     if (s != 0 && s + 1 != node.elements.size() && (t.writes & kFieldExtent) != 0) {
       return not_so(fmt::format("{} moves the frame's beginning or end, and stages follow", element.name));
