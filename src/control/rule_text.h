@@ -15,8 +15,8 @@ class RuleText {
   // The rules of `text`, as parse_rules() gives them, with its errors. Lines that the text that is kept begins and ends
   // with, too, are not parsed: what they stood for is among the rules that are kept.
   Result<RuleSet> read(std::string_view text, const std::string& name, const RuleFormatChoice& choice) const;
-  static constexpr size_t kMostRules = 1 << 19;
 
+  static constexpr size_t kMostRules = 1 << 19;
   // Keeps this text and its rules in place of those before. A text whose lines mean something by those before them
   // (groups, includes), of another format, too long or of more than kMostRules rules is not kept, and nothing is.
   void keep(std::string text, RuleSet rules, const RuleFormatChoice& choice);

@@ -121,14 +121,14 @@ class PayloadReader {
   uint32_t used_ = 0;
 };
 
-// The same in one piece, on the host: a payload that lies in payload_room bytes, since some time.
+// As PayloadWriter, in one piece and on the host: a payload that lies in payload_room bytes.
 inline void store_payload(Word* to, const void* payload, uint32_t bytes, uint32_t tag) {
   const auto* from = static_cast<const uint8_t*>(payload);
   for (; bytes > kWordPayload; bytes -= kWordPayload, from += kWordPayload)
     HostWords::store_payload(to++, from, kWordPayload, tag);
   HostWords::store_payload(to, from, bytes, tag);
 }
-SLUICE_HD constexpr uint32_t payload_room(uint32_t bytes) {  // that may be read
+SLUICE_HD constexpr uint32_t payload_room(uint32_t bytes) {  // all of it is read
   return words_for(bytes) * kWordPayload + 1;
 }
 
