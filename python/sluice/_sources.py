@@ -5,7 +5,9 @@ import fnmatch
 import glob
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +15,7 @@ from ._errors import Error, Finding
 from ._paths import Path
 
 _PIECE = 1 << 20
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,15 @@ class Source:
 
     def pieces(self, start: int, end: int) -> Iterator[bytes]:
         """The bytes [start, end). Errors: Error where they cannot be read."""
+        turn = _one_at_a_time if _opens_one_file(self.filesystem) else nullcontext()
         try:
-            with open(self.path, "rb") if self.local else self.filesystem.open_input_file(self.path) as file:
-                file.seek(start)
+            with turn:
+                opened = open(self.path, "rb") if self.local else self.filesystem.open_input_file(self.path)
+            with closing(opened) as file:
                 while start < end:
-                    piece = file.read(min(_PIECE, end - start))
+                    with turn:
+                        file.seek(start)
+                        piece = file.read(min(_PIECE, end - start))
                     if not piece:
                         raise OSError(f"it ends at byte {start:,}, and had {end:,} when the run began")
                     yield piece
@@ -51,6 +58,14 @@ class Source:
         except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError
             what = f"{self.name}: {error.strerror if isinstance(error, OSError) and error.strerror else error}"
             raise Error(what, [Finding(what, file=self.name)]) from error
+
+
+def _opens_one_file(filesystem: Any) -> bool:
+    """Whether everyone who opens a path gets the same file, with one position for all: fsspec's memory, which others may wrap."""
+    while (inner := next((getattr(filesystem, a) for a in ("base_fs", "handler", "fs") if hasattr(filesystem, a)), None)) is not None:
+        filesystem = inner
+    protocol = getattr(filesystem, "protocol", ())
+    return "memory" in ((protocol,) if isinstance(protocol, str) else protocol)
 
 
 def is_uri(name: str) -> bool:

@@ -60,6 +60,18 @@ def test_the_results_are_those_of_the_same_files_here(graph, tree, tmp_path, mad
     assert there.packets_in == local.packets_in > 4000 and (there.parts > 3) == (part_bytes is not None)
 
 
+@pytest.mark.parametrize("made", [subtree, memory, wrapped, lambda tree: fs.SubTreeFileSystem("/day", wrapped(tree))])
+def test_two_readers_of_a_file_each_have_their_place(tree, made, monkeypatch):
+    monkeypatch.setattr("sluice._sources._PIECE", 1000)
+    where = made(tree)
+    (source,) = find("one.pcap" if getattr(where, "base_path", "") == "/day/" else "day/one.pcap", where)
+    content = (tree / "day/one.pcap").read_bytes()
+    read = [b"", b""]
+    for pieces in zip(source.pieces(0, len(content)), source.pieces(0, len(content))):
+        read = [r + p for r, p in zip(read, pieces)]
+    assert read == [content, content] and len(content) > 10_000
+
+
 def test_a_local_filesystem_and_its_uris_are_this_machines_files(tree):
     names = [s.name for s in find(tree / "day" / "*.pcap*")]
     assert names == [s.name for s in find(f"{tree}/day/*.pcap*", fs.LocalFileSystem())] and len(names) == 2
