@@ -112,7 +112,7 @@ struct PatchedAcl::State {
     return (family == 6 || narrow.holds(word) || narrow.insert(word)) &&
            (family == 4 || wide.holds(word) || wide.insert(word));
   }
-  bool has_words(size_t adds) const { return (order.size() + adds) * 10 <= uint64_t{order.last()} * 7; }
+  bool has_words(size_t adds) const { return order.size() + adds <= RuleOrder::most(order.last()); }
   // Adds it to the list. Precondition: has_words, and no rule has the priority. False: the tables have no room for it.
   bool add(const OrderedRule& rule) {
     const uint32_t word = order.insert(rule.priority, [&](uint32_t from, uint32_t to) {
@@ -217,9 +217,10 @@ PatchedAcl::PatchedAcl(std::unique_ptr<State> state, PatchedAclOptions options)
 PatchedAcl::~PatchedAcl() = default;
 
 size_t PatchedAcl::estimate_bytes(size_t rules) {
-  // Twice the words, each with a rule, an action and a place; blocks and slots as the builder's sets have them.
-  return rules * (5 * (sizeof(AclMatchRule) + sizeof(AclAction) + sizeof(AclSourceView::Place)) / 2 + 120) +
-         PatchedAclRoom{}.slots * 4 + kBitmapRoom + kLooseRoom * sizeof(TupleMergeLoose) +
+  // Words, each with a rule, an action and a place; blocks and slots as the builder's sets have them.
+  return RuleOrder::words_for(rules + rules / 8 + 64) *
+             (sizeof(AclMatchRule) + sizeof(AclAction) + sizeof(AclSourceView::Place)) +
+         rules * 120 + PatchedAclRoom{}.slots * 4 + kBitmapRoom + kLooseRoom * sizeof(TupleMergeLoose) +
          2 * kMaxTables * sizeof(TupleMergeTable);
 }
 
@@ -249,8 +250,9 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
     return sum;
   }();
   Room room;
-  room.rules = std::max({n + n / 4 + 64, n + std::max(adds4, adds6) * 2, options.room});
-  const size_t words = 2 * room.rules + 64;
+  room.rules = std::max({n + n / 8 + 64, n + std::max(adds4, adds6) * 2, options.room});
+  // Free words lie among those that packets read: actions and counters of hits are by word.
+  const size_t words = RuleOrder::words_for(room.rules);
   if (words >= RuleSet::kMaxRules || slots > kNoSlot / 2)
     return Error(fmt::format("{} rules are too many for a list that changes", n), "split it");
   const size_t spare = room.rules - n;

@@ -80,8 +80,8 @@ struct PatchedAclRoom {
 
 struct PatchedAclOptions {
   std::vector<std::string> files;  // of RuleSet::files; rules of later changes may name these
-  size_t room = 0;                 // rules that the first image has room for, if more than a fourth more than there are
-  size_t max_bytes = ~size_t{0};   // of one image; the master and two replicas are three of them
+  size_t room = 0;                // rules that the first image has room for, if more than an eighth more than there are
+  size_t max_bytes = ~size_t{0};  // of one image; the master and two replicas are three of them
   PatchedAclRoom beside = {};
 };
 

@@ -1,10 +1,10 @@
 // Internal to patch.cpp: rules in order of priority, each at a number ("word") that grows with it. Host only.
 //
 // Search structures compare words in place of priorities, and a word is also where a rule lies in the image. So an
-// insertion between two neighbours needs a free word between theirs: words are sparse, about half of them free. Where
-// none is free, rules give way: to the nearest free word when it is near, else a stretch of words is spread evenly, the
-// shortest that is not too full (packed memory arrays: Itai, Konheim, Rodeh, ICALP 1981). A change of a random rule
-// moves nobody as a rule; n insertions in one place move O(log^2) each.
+// insertion between two neighbours needs a free word between theirs: some words are free, a sixth of them at least.
+// Where none is free, rules give way: to the nearest free word when it is near, else a stretch of words is spread
+// evenly, the shortest that is not too full (packed memory arrays: Itai, Konheim, Rodeh, ICALP 1981). A change of a
+// random rule moves nobody as a rule; n insertions in one place move O(log^2) each.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,10 @@ class RuleOrder {
  public:
   // Words below are nobody's: 0 is no rule, 1 stands in lanes without one.
   static constexpr uint32_t kFirst = 2;
+
+  // The most rules that words up to `last` are for, and words enough for so many rules. Precondition: last >= 64.
+  static constexpr uint64_t most(uint64_t last) { return last * 82 / 100; }
+  static constexpr uint64_t words_for(uint64_t rules) { return rules * 100 / 82 + 64; }
 
   // Words up to `last`.
   explicit RuleOrder(uint32_t last) : last_(last), used_(last / 64 + 2, 0) {
@@ -191,7 +195,8 @@ class RuleOrder {
       const auto lo = static_cast<uint32_t>(std::max<uint64_t>(near / size * size, kFirst));
       const auto hi = static_cast<uint32_t>(std::min<uint64_t>(near / size * size + size - 1, last_));
       const uint32_t n = count(lo, hi), span = hi - lo + 1;
-      const double full = 0.9 - 0.15 * std::bit_width(size) / levels;
+      // Of all words more than most() has, of few nearly all.
+      const double full = 0.96 - 0.1 * std::bit_width(size) / levels;
       if (n + 1 > full * span) {
         if (size > last_) return 0;
         continue;

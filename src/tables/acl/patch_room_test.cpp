@@ -230,7 +230,7 @@ TEST(PatchedAclRoom, ATableIsMadeWithTheLastBlocks) {
   for (bool near = false; !near; ++tuple) {
     ASSERT_LT(tuple, 7u);
     std::vector<uint64_t> mine;
-    for (uint32_t n = 1; n <= 1500 && !near; ++n) {
+    for (uint32_t n = 1; n <= 1100 && !near; ++n) {
       near = left() <= 6;
       if (near) break;
       twin.add(priority += 1000, rule_of(4, tuples[tuple][0], tuples[tuple][1], n));
