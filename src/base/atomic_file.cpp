@@ -225,11 +225,23 @@ void AtomicFile::flush() {
   room_ = kBufferBytes;
 }
 
+// Makes room. Part of a page stays, so that the next write does not begin in the middle of one.
+void AtomicFile::drain() {
+  constexpr size_t kPage = 4096;
+  if (buffer_ == nullptr || direct()) return flush();
+  const size_t used = kBufferBytes - room_, kept = used % kPage;
+  if (used == kept) return flush();
+  write_out({buffer_.get(), used - kept});
+  std::memmove(buffer_.get(), buffer_.get() + used - kept, kept);
+  room_ = kBufferBytes - kept;
+}
+
 void AtomicFile::write_more(std::string_view bytes) {
   if (bytes.empty() || !descriptor_.valid()) return;
-  flush();
+  drain();
+  if (bytes.size() >= room_) flush();
   if (bytes.size() >= kBufferBytes) return write_out(bytes);
-  std::memcpy(buffer_.get(), bytes.data(), bytes.size());
+  std::memcpy(buffer_.get() + (kBufferBytes - room_), bytes.data(), bytes.size());
   room_ -= bytes.size();
 }
 
