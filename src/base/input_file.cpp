@@ -196,7 +196,9 @@ class ZstdDecoder final : public Decoder {
         return Error(fmt::format("zstd data with a window of more than {} MiB", (size_t{1} << kZstdWindowLog) >> 20),
                      "decompress it first: zstd -d --long=31 FILE");
       }
-      return damaged("zstd", why);
+      if (why.find("not enough memory") != std::string_view::npos) return out_of_memory("zstd");
+      // What it says of damage depends on how much was asked for: a frame that there is room for is decoded at once.
+      return damaged("zstd", "wrong checksum or format");
     }
     drop_front(in, from.pos);
     drop_front(out, to.pos);

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 namespace sluice {
@@ -263,6 +264,21 @@ TEST_F(InputFileTest, TruncatedAndDamagedDataIsAnError) {
     InputFile file = InputFile::over(packed + "what is this?", "tail");
     EXPECT_FALSE(file.whole(kMaxTextBytes).ok()) << packer.name;
   }
+}
+
+// A frame of 88 bytes, it says, with a block that is none: libzstd decodes at once what it has room for, and finds
+// other words for the damage there.
+TEST_F(InputFileTest, DamageIsTheSameErrorHoweverMuchIsAskedFor) {
+  const uint8_t frame[] = {0x28, 0xb5, 0x2f, 0xfd, 0x30, 0x58, 0xeb, 0x13, 0x00, 0x30, 0x2f, 0x1b, 0x39};
+  std::set<std::string> errors;
+  for (const size_t size : {size_t{1}, size_t{64}, size_t{88}, size_t{1000}, size_t{1} << 20}) {
+    InputFile input = InputFile::over(std::as_bytes(std::span(frame)), "frame");
+    std::vector<std::byte> to(size);
+    const auto got = input.read(to);
+    ASSERT_FALSE(got.ok());
+    errors.insert(got.error().message);
+  }
+  EXPECT_EQ(errors, std::set<std::string>{"frame: zstd data is damaged (wrong checksum or format)"});
 }
 
 TEST_F(InputFileTest, WhatIsNotSupportedIsNamed) {
