@@ -12,6 +12,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -186,7 +187,10 @@ class ZstdDecoder final : public Decoder {
   Result<void> step(Bytes& in, Room& out, bool) override {
     if (context_ == nullptr) return out_of_memory("zstd");
     if (in.empty() && between_) return {};
-    ZSTD_inBuffer from{in.data(), in.size(), 0};
+    if (between_) head_bytes_ = made_ = 0;
+    // Byte by byte as far as a header may go. A frame that begins in a piece which has all of it, and for which there
+    // is room, is decoded at once otherwise: by other rules for its window, and with other errors.
+    ZSTD_inBuffer from{in.data(), head_bytes_ < head_.size() ? std::min<size_t>(in.size(), 1) : in.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     const size_t code = ZSTD_decompressStream(context_, &to, &from);
     if (ZSTD_isError(code) != 0) {
@@ -197,18 +201,30 @@ class ZstdDecoder final : public Decoder {
                      "decompress it first: zstd -d --long=31 FILE");
       }
       if (why.find("not enough memory") != std::string_view::npos) return out_of_memory("zstd");
-      // What it says of damage depends on how much was asked for: a frame that there is room for is decoded at once.
       return damaged("zstd", "wrong checksum or format");
     }
+    const size_t of_head = std::min(from.pos, head_.size() - head_bytes_);
+    if (of_head != 0) std::memcpy(head_.data() + head_bytes_, in.data(), of_head);
+    head_bytes_ += of_head;
+    made_ += to.pos;
     drop_front(in, from.pos);
     drop_front(out, to.pos);
     between_ = code == 0;
+    // libzstd does not compare them where the last block is empty.
+    if (between_) {
+      const unsigned long long said = ZSTD_getFrameContentSize(head_.data(), head_bytes_);
+      if (said != ZSTD_CONTENTSIZE_UNKNOWN && said != made_) return damaged("zstd", "wrong checksum or format");
+    }
     return {};
   }
 
  private:
   ZSTD_DCtx* context_;
   bool between_ = false;
+  // Of the frame: its first bytes, as many as a header has at most (RFC 8878, section 3.1.1.1), and those it became.
+  std::array<std::byte, 18> head_{};
+  size_t head_bytes_ = 0;
+  uint64_t made_ = 0;
 };
 
 // Whether the input begins like this, as far as it goes: where it ends within a magic, it is a truncated one.
