@@ -40,6 +40,7 @@ constexpr int kZstdWindowLog = 27;
 constexpr int kLookMs = 100;                          // so often a wait looks at the flag that ends it
 constexpr uint64_t kInlineBytes = uint64_t{1} << 19;  // what is smaller is decompressed before a thread is there
 constexpr const char* kFetchAgain = "fetch the file again";
+constexpr const char* kWrongBytes = "wrong checksum or format";
 
 std::atomic<const std::atomic<bool>*> g_stop{nullptr};
 
@@ -125,7 +126,7 @@ class Bzip2Decoder final : public Decoder {
       BZ2_bzDecompressEnd(&stream_);
       open_ = false;
     } else if (code != BZ_OK) {
-      return code == BZ_MEM_ERROR ? out_of_memory("bzip2") : damaged("bzip2", "wrong checksum or format");
+      return code == BZ_MEM_ERROR ? out_of_memory("bzip2") : damaged("bzip2", kWrongBytes);
     }
     return {};
   }
@@ -167,7 +168,7 @@ class XzDecoder final : public Decoder {
       case LZMA_UNSUPPORTED_CHECK:
         return Error("xz data with a filter that is not supported", "decompress it first: xz -dk FILE");
       default:
-        return damaged("xz", code == LZMA_FORMAT_ERROR ? "wrong header" : "wrong checksum or format");
+        return damaged("xz", code == LZMA_FORMAT_ERROR ? "wrong header" : kWrongBytes);
     }
   }
 
@@ -201,7 +202,7 @@ class ZstdDecoder final : public Decoder {
                      "decompress it first: zstd -d --long=31 FILE");
       }
       if (why.find("not enough memory") != std::string_view::npos) return out_of_memory("zstd");
-      return damaged("zstd", "wrong checksum or format");
+      return damaged("zstd", kWrongBytes);
     }
     const size_t of_head = std::min(from.pos, head_.size() - head_bytes_);
     if (of_head != 0) std::memcpy(head_.data() + head_bytes_, in.data(), of_head);
@@ -213,7 +214,7 @@ class ZstdDecoder final : public Decoder {
     // libzstd does not compare them where the last block is empty.
     if (between_) {
       const unsigned long long said = ZSTD_getFrameContentSize(head_.data(), head_bytes_);
-      if (said != ZSTD_CONTENTSIZE_UNKNOWN && said != made_) return damaged("zstd", "wrong checksum or format");
+      if (said != ZSTD_CONTENTSIZE_UNKNOWN && said != made_) return damaged("zstd", kWrongBytes);
     }
     return {};
   }

@@ -25,6 +25,11 @@ struct Room {
   size_t blocks4 = 0, blocks6 = 0;
 };
 
+// Rules that a new image of `rules` has room for.
+constexpr size_t room_beside(size_t rules) {
+  return rules + rules / 8 + 64;
+}
+
 }  // namespace
 
 struct PatchedAcl::State {
@@ -218,7 +223,7 @@ PatchedAcl::~PatchedAcl() = default;
 
 size_t PatchedAcl::estimate_bytes(size_t rules) {
   // Words, each with a rule, an action and a place; blocks and slots as the builder's sets have them.
-  return RuleOrder::words_for(rules + rules / 8 + 64) *
+  return RuleOrder::words_for(room_beside(rules)) *
              (sizeof(AclMatchRule) + sizeof(AclAction) + sizeof(AclSourceView::Place)) +
          rules * 120 + PatchedAclRoom{}.slots * 4 + kBitmapRoom + kLooseRoom * sizeof(TupleMergeLoose) +
          2 * kMaxTables * sizeof(TupleMergeTable);
@@ -250,7 +255,7 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
     return sum;
   }();
   Room room;
-  room.rules = std::max({n + n / 8 + 64, n + std::max(adds4, adds6) * 2, options.room});
+  room.rules = std::max({room_beside(n), n + std::max(adds4, adds6) * 2, options.room});
   // Free words lie among those that packets read: actions and counters of hits are by word.
   const size_t words = RuleOrder::words_for(room.rules);
   if (words >= RuleSet::kMaxRules || slots > kNoSlot / 2)

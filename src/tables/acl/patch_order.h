@@ -3,8 +3,8 @@
 // Search structures compare words in place of priorities, and a word is also where a rule lies in the image. So an
 // insertion between two neighbours needs a free word between theirs: some words are free, a sixth of them at least.
 // Where none is free, rules give way: to the nearest free word when it is near, else a stretch of words is spread
-// evenly, the shortest that is not too full (packed memory arrays: Itai, Konheim, Rodeh, ICALP 1981). A change of a
-// random rule moves nobody as a rule; n insertions in one place move O(log^2) each.
+// evenly, the shortest that is not too full (packed memory arrays: Itai, Konheim, Rodeh, ICALP 1981). A rule in place
+// of another moves nobody, one between two others few as a rule; n insertions in one place move O(log^2) each.
 #pragma once
 
 #include <algorithm>
