@@ -51,6 +51,34 @@ TEST_F(CliPrioritiesTest, ClassesAreCountedAndTheSumsHold) {
   EXPECT_NE(said.out.find("3/6 of the workers"), std::string::npos) << said.out;
 }
 
+// Chunks of 16 packets with 32 KiB of frames, which long frames fill before their number does: also to the last bytes,
+// where a frame fits as such and not beside the room that close ones keep, and where one is longer than all of it.
+TEST_F(CliPrioritiesTest, LongFramesFillChunks) {
+  auto writer = CaptureWriter::create(path("long.pcap"));
+  ASSERT_TRUE(writer.ok());
+  uint16_t made = 0;
+  const auto add = [&](size_t size) {
+    const auto f = udp4("10.0.0.1", "8.1.1.1").ports(made, 80).payload(size - 42).build();
+    const auto bytes = static_cast<uint32_t>(f.size());
+    ASSERT_EQ(bytes, size);
+    ASSERT_TRUE(writer->append(FrameHeader{bytes, bytes, uint64_t{1'700'000'000'000'000'000} + made++}, f.data()));
+  };
+  for (int i = 0; i < 14; ++i) add(2032);
+  add(1968);
+  add(1920);
+  for (size_t size = 1700; size < 2300; size += 7) add(size);
+  add(40'000);
+  for (size_t size = 9000; size > 60; size -= 64) add(size);
+  ASSERT_TRUE(writer->commit().ok());
+  for (const char* in : {"--in long.pcap", "--in long.pcap --repeat --limit 700"}) {
+    const std::string run = std::string("run -q --routes rib ") + in;
+    ASSERT_EQ(sluice(run + " --out plain.pcap").code, 0);
+    const Said said = sluice(run + " --out sorted.pcap --priorities --chunk 16");
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_TRUE(read("plain.pcap") == read("sorted.pcap")) << in;
+  }
+}
+
 TEST_F(CliPrioritiesTest, WhatDoesNotFitIsSaid) {
   const auto refused = [&](const std::string& arguments, int code, const char* why) {
     const Said said = sluice("run " + arguments);

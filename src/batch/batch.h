@@ -163,6 +163,9 @@ class Batch {
   // all that most programs touch, then lie in all sets of a cache and not in every fourth.
   static constexpr size_t arena_need(size_t bytes) { return ((kHeadroom + bytes + kTailroom + 63) / 64 | 1) * 64; }
 
+  // The same where frames lie close: multiples of 16, as lent ones.
+  static constexpr size_t close_need(size_t bytes) { return lent_bytes(bytes) + lent_bytes(kCloseHeadroom); }
+
   // The same for a frame whose head room nobody has filled: zeros, so that no other packet's bytes can show there.
   uint8_t* reserve_clean(size_t bytes) {
     uint8_t* frame = reserve(bytes);
@@ -177,6 +180,15 @@ class Batch {
     uint8_t* take(size_t bytes) {
       const size_t need = arena_need(bytes);
       if (need > left_) return nullptr;
+      uint8_t* frame = at_ + kHeadroom;
+      at_ += need;
+      left_ -= need;
+      return frame;
+    }
+    // As close as frames may lie that nobody writes more than kCloseHeadroom in front of, or anything behind.
+    uint8_t* take_close(size_t bytes) {
+      const size_t need = close_need(bytes);
+      if (need + kHeadroom + kTailroom > left_) return nullptr;
       uint8_t* frame = at_ + kHeadroom;
       at_ += need;
       left_ -= need;

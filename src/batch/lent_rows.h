@@ -12,6 +12,8 @@ namespace sluice {
 // Frames that are lent begin multiples of so many bytes, and what is behind one up to the next is read and written with
 // it: what vectors and a device's loads ask for, and little more memory than the frames.
 inline constexpr uint32_t kLentUnit = 16;
+// So many bytes from a frame's beginning may be read, however short it is and wherever it lies.
+inline constexpr uint32_t kLentAhead = 64;
 constexpr uint64_t lent_bytes(uint64_t bytes) {
   return (bytes + kLentUnit - 1) / kLentUnit * kLentUnit;
 }

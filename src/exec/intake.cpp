@@ -155,6 +155,7 @@ void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& pub
   publisher_ = &publisher;
   pinned_ = pinned;
   if (!options_.priorities) return;
+  close_ = plan_.stays_close && options_.device.devices.empty();
   open_ = OpenChunks(options_.priorities->chunk, options_.priorities->timeout_ns);
   for (uint32_t c = 0; c < rings.view.classes; ++c) {
     classes_.push_back(std::make_unique<Class>());
@@ -253,8 +254,8 @@ Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
   // Packets of classes are copied to their chunks.
   const bool lends = options_.priorities || sources_[source].lends;
   if (auto ok = lends ? port.lend(batch) : port.read(batch); !ok) return std::move(ok).error();
-  // Whoever sorts or follows packets reads them one by one.
-  if (options_.priorities || options_.ended) batch.fill();
+  // Whoever follows packets reads them one by one.
+  if (options_.ended) batch.fill();
   counted(source, batch.size());
   return batch.size() != 0;
 }

@@ -103,9 +103,10 @@ class Intake {
  private:
   struct Class {
     Job* open = nullptr;
-    std::vector<uint16_t> rows;  // of what was read: the first `count`
+    const uint16_t* rows = nullptr;  // of what was read: the first `count`
     uint32_t count = 0;
-    uint32_t next = 0;            // of them: the first that has no place yet
+    uint32_t next = 0;             // of them: the first that has no place yet
+    std::vector<uint16_t> sorted;  // memory of `rows`, where they are not all
     uint64_t refused_before = 0;  // by graphs before
     // Written by whoever polls, read by any thread.
     std::atomic<uint64_t> packets{0}, bytes{0};
@@ -137,10 +138,14 @@ class Intake {
   void counted(unsigned source, uint32_t packets);
   Polled poll_job();
   Polled poll_classes();
-  void sort_read();
+  template <typename Came>
+  void sort_read(const Came& came);
+  template <typename Came>
+  Polled distribute(const Came& came);
   Polled distribute();
-  Polled place(unsigned qos_class);
-  void refuse(unsigned qos_class, uint32_t row);
+  template <typename Came>
+  Polled place(unsigned qos_class, const Came& came);
+  void refuse(unsigned qos_class, uint8_t* frame, uint32_t bytes);
   Polled open_chunk(unsigned qos_class);
   void hand_on(unsigned qos_class);
   void publish(Job& job, uint32_t qos_class);
@@ -184,6 +189,7 @@ class Intake {
   std::vector<Buffer> set_aside_;  // arenas of jobs, one a job at most
 
   // With classes: what was read, and how many packets of it have no place yet.
+  bool close_ = false;  // frames of chunks may lie close
   Batch read_;
   uint32_t read_left_ = 0;
   unsigned read_source_ = 0;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 
 #include "base/clock.h"
 #include "base/copy_bytes.h"
@@ -45,95 +45,159 @@ Polled Intake::open_chunk(unsigned qos_class) {
   return Polled::kFrames;
 }
 
+namespace {
+
+constexpr uint32_t kAhead = 32;  // packets: about a memory latency
+
+// All rows, for a class that has all of them.
+constexpr auto kAll = [] {
+  std::array<uint16_t, Batch::kMaxPackets> rows{};
+  for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<uint16_t>(i);
+  return rows;
+}();
+
+// Packets that were read: from filled columns, or as a source lends them, whose columns nobody fills.
+struct FilledRows {
+  Batch::Rows rows;
+  uint32_t count;
+  uint8_t* frame(uint32_t i) const { return rows.frame[i]; }
+  uint32_t bytes(uint32_t i) const { return rows.extent[i].end; }
+  Extent extent(uint32_t i) const { return rows.extent[i]; }
+  uint64_t timestamp_ns(uint32_t i) const { return rows.timestamp_ns[i]; }
+  void ask(uint32_t i) const { prefetch_read(frame(i + kAhead < count ? i + kAhead : i)); }
+  static void copy(uint8_t* to, const uint8_t* frame, uint32_t length) { copy_bytes(to, frame, length); }
+};
+struct UnfilledRows {
+  LentRows rows;
+  uint8_t* frame(uint32_t i) const { return rows.memory + rows.records[i].at; }
+  uint32_t bytes(uint32_t i) const { return rows.records[i].bytes; }
+  Extent extent(uint32_t i) const {
+    const FrameRecord record = rows.records[i];
+    return {0, record.bytes, uint32_t{record.bytes} + record.longer, 0, 0xffff};
+  }
+  uint64_t timestamp_ns(uint32_t i) const { return rows.timestamps[i] + rows.later_ns; }
+  // Those of the next batch among them; records and time stamps come before the frames.
+  void ask(uint32_t i) const {
+    const uint64_t left = rows.total - rows.row;
+    if (i + kAhead < left) prefetch_read(frame(i + kAhead));
+    if (i % 8 == 0 && i + 4 * kAhead < left) {
+      prefetch_read(rows.records + i + 4 * kAhead);
+      prefetch_read(rows.timestamps + i + 4 * kAhead);
+    }
+  }
+  // Both have room for whole lines.
+  static void copy(uint8_t* to, const uint8_t* frame, uint32_t length) {
+    std::memcpy(to, frame, kLentAhead);
+    for (uint32_t at = kLentAhead; at < length; at += kLentAhead) std::memcpy(to + at, frame + at, kLentAhead);
+  }
+};
+
+template <typename With>
+auto with_rows(Batch& batch, const With& with) {
+  const LentRows* const unfilled = batch.unfilled();
+  return unfilled != nullptr ? with(UnfilledRows{*unfilled}) : with(FilledRows{batch.rows(), batch.size()});
+}
+
+}  // namespace
+
 // The rows of what was read, by class.
-void Intake::sort_read() {
-  constexpr uint32_t kAhead = 32;  // packets: about a memory latency
+template <typename Came>
+void Intake::sort_read(const Came& came) {
   const ClassMap map = options_.priorities->classes;
   const uint32_t n = read_left_ = read_.size();
   for (const auto& k : classes_) {
     k->next = k->count = 0;
-    k->rows.resize(read_.capacity());
+    k->sorted.resize(read_.capacity());
+    k->rows = k->sorted.data();
   }
-  const Batch::Rows rows = read_.rows();
   uint8_t of[Batch::kMaxPackets];
+  unsigned seen = 0;  // classes
   for (uint32_t i = 0; i < n; ++i) {
-    prefetch_read(rows.frame[i + kAhead < n ? i + kAhead : i]);
-    of[i] = static_cast<uint8_t>(map.class_of(dscp_of_frame(rows.frame[i], rows.extent[i].end)));
+    came.ask(i);
+    const unsigned c = map.class_of(dscp_of_frame(came.frame(i), came.bytes(i)));
+    of[i] = static_cast<uint8_t>(c);
+    seen |= 1u << c;
   }
-  const auto alike = static_cast<uint32_t>(std::find_if(of, of + n, [&](uint8_t c) { return c != of[0]; }) - of);
-  if (alike == n) {
-    std::iota(classes_[of[0]]->rows.data(), classes_[of[0]]->rows.data() + n, uint16_t{0});
+  if (n != 0 && seen == 1u << of[0]) {
+    classes_[of[0]]->rows = kAll.data();
     classes_[of[0]]->count = n;
     return;
   }
   uint16_t* to[kMaxQosClasses] = {};
-  for (unsigned c = 0; c < classes_.size(); ++c) to[c] = classes_[c]->rows.data();
+  for (unsigned c = 0; c < classes_.size(); ++c) to[c] = classes_[c]->sorted.data();
   for (uint32_t i = 0; i < n; ++i) *to[of[i]]++ = static_cast<uint16_t>(i);
   for (unsigned c = 0; c < classes_.size(); ++c)
-    classes_[c]->count = static_cast<uint32_t>(to[c] - classes_[c]->rows.data());
+    classes_[c]->count = static_cast<uint32_t>(to[c] - classes_[c]->rows);
 }
 
 // The packet is dropped: its class has no place.
-void Intake::refuse(unsigned qos_class, uint32_t row) {
-  const uint32_t bytes = read_.extent(row).end;
+void Intake::refuse(unsigned qos_class, uint8_t* frame, uint32_t bytes) {
   add(classes_[qos_class]->packets, 1);
   add(classes_[qos_class]->bytes, bytes);
   Refused& refused = *refused_[qos_class * sources_.size() + read_source_];
   add(refused.packets, 1);
   add(refused.bytes, bytes);
   if (FramePool* const lender = sources_[read_source_].port->lends(); lender != nullptr) {
-    uint8_t* const back[] = {read_.frame(row)};
+    uint8_t* const back[] = {frame};
     lender->give(back);
   }
 }
 
 // Puts packets of the class into its open chunk, as many as that takes; one at least.
-Polled Intake::place(unsigned qos_class) {
+template <typename Came>
+Polled Intake::place(unsigned qos_class, const Came& came) {
   Class& k = *classes_[qos_class];
   Job& job = *k.open;
   const uint32_t at = job.batch.size();
   const auto most = std::min(k.count - k.next, job.batch.capacity() - at);
-  const uint16_t* from = k.rows.data() + k.next;
+  const uint16_t* from = k.rows + k.next;
   const Batch::Rows rows = job.batch.rows();
-  Batch::Room room = job.batch.room();
-  const Batch::Rows read = read_.rows();
   uint64_t bytes = 0;
   uint32_t n = 0;
-  if (job.lender != nullptr) {
-    for (; n < most; ++n) rows.frame[at + n] = read.frame[from[n]];
-  } else {
+  const auto copy_in = [&](auto row) {
+    const bool close = close_;
+    Batch::Room room = job.batch.room();
     for (; n < most; ++n) {
-      const uint32_t length = read.extent[from[n]].end;
-      uint8_t* to = room.take(length);
+      const uint32_t length = came.bytes(row(n));
+      uint8_t* to = close ? room.take_close(length) : room.take(length);
       if (to == nullptr) break;
-      prefetch_write(to + 8 * Batch::arena_need(length));
-      copy_bytes(to, read.frame[from[n]], length);
+      prefetch_write(to + 8 * (close ? Batch::close_need(length) : Batch::arena_need(length)));
+      came.copy(to, came.frame(row(n)), length);
       rows.frame[at + n] = to;
     }
     job.batch.keep(room);
-  }
-  if (n != 0 && from[n - 1] - from[0] == static_cast<int>(n - 1)) {
-    // Rows ascend, so these follow one another: most of the time all that was read is of one class.
-    std::copy_n(read.extent + from[0], n, rows.extent + at);
-    std::copy_n(read.timestamp_ns + from[0], n, rows.timestamp_ns + at);
-  } else {
+  };
+  const auto note = [&](auto row) {
     for (uint32_t i = 0; i < n; ++i) {
-      rows.extent[at + i] = read.extent[from[i]];
-      rows.timestamp_ns[at + i] = read.timestamp_ns[from[i]];
+      const Extent extent = came.extent(row(i));
+      bytes += extent.end;
+      rows.extent[at + i] = extent;
     }
-  }
-  for (uint32_t i = 0; i < n; ++i) bytes += rows.extent[at + i].end;
+    for (uint32_t i = 0; i < n; ++i) rows.timestamp_ns[at + i] = came.timestamp_ns(row(i));
+  };
+  const auto each = [&](auto row) {
+    if (job.lender != nullptr) {
+      for (; n < most; ++n) rows.frame[at + n] = came.frame(row(n));
+    } else {
+      copy_in(row);
+    }
+    note(row);
+  };
+  const auto scattered = [from](uint32_t i) -> uint32_t { return from[i]; };
+  // Rows ascend, so these may follow one another: often all that was read is of one class.
+  if (from[most - 1] - from[0] == static_cast<int>(most - 1))
+    each([first = uint32_t{from[0]}](uint32_t i) { return first + i; });
+  else
+    each(scattered);
   if (n == 0) {
-    // It is empty, and grows for a frame larger than all of it.
-    const Extent& extent = read_.extent(from[0]);
-    uint8_t* to = job.batch.reserve(extent.end);
-    if (to == nullptr) return fail(system_error(fmt::format("a frame of {} bytes", extent.end), ENOMEM));
-    std::memcpy(to, read_.frame(from[0]), extent.end);
-    rows.frame[0] = to;
-    rows.extent[0] = extent;
-    rows.timestamp_ns[0] = read_.timestamp_ns(from[0]);
-    bytes = extent.end;
+    // It is empty, and grows for a frame larger than all of it; or one more than lies close has room.
+    const uint32_t length = came.bytes(from[0]);
+    uint8_t* to = job.batch.reserve(length);
+    if (to == nullptr) return fail(system_error(fmt::format("a frame of {} bytes", length), ENOMEM));
+    std::memcpy(to, came.frame(from[0]), length);
+    rows.frame[at] = to;
     n = 1;
+    note(scattered);
   }
   job.batch.append(at + n);
   k.next += n;
@@ -147,7 +211,8 @@ Polled Intake::place(unsigned qos_class) {
 }
 
 // Gives the packets that were read to the chunks of their classes. kFull: a class has no place yet.
-Polled Intake::distribute() {
+template <typename Came>
+Polled Intake::distribute(const Came& came) {
   FramePool* const lender = sources_[read_source_].port->lends();
   bool full = false;
   for (unsigned c = 0; c < classes_.size(); ++c) {
@@ -156,7 +221,7 @@ Polled Intake::distribute() {
       const uint32_t row = k.rows[k.next];
       const auto fits = [&](const Job& open) {
         if (open.source != sources_[read_source_].entry || open.lender != lender) return false;
-        return lender != nullptr || open.batch.has_room(read_.extent(row).end);
+        return lender != nullptr || open.batch.has_room(came.bytes(row));
       };
       if (k.open != nullptr && !fits(*k.open)) hand_on(c);
       if (k.open == nullptr) {
@@ -165,13 +230,13 @@ Polled Intake::distribute() {
         if (opened == Polled::kFull) {
           full = !options_.priorities->drop_when_full;
           if (full) break;
-          refuse(c, row);
+          refuse(c, came.frame(row), came.bytes(row));
           ++k.next;
           --read_left_;
           continue;
         }
       }
-      if (const Polled placed = place(c); placed != Polled::kFrames) return placed;
+      if (const Polled placed = place(c, came); placed != Polled::kFrames) return placed;
     }
     if (full) break;
   }
@@ -181,6 +246,10 @@ Polled Intake::distribute() {
     if (open_.count(other) != 0) hand_on(other);
   }
   return Polled::kFull;
+}
+
+Polled Intake::distribute() {
+  return with_rows(read_, [&](const auto& came) { return distribute(came); });
 }
 
 Polled Intake::poll_classes() {
@@ -227,8 +296,10 @@ Polled Intake::poll_classes() {
       if (sources_[read_source_].port->live() && nothing(idle)) return Polled::kIdle;
       continue;
     }
-    sort_read();
-    return distribute();
+    return with_rows(read_, [&](const auto& came) {
+      sort_read(came);
+      return distribute(came);
+    });
   }
   return end();
 }

@@ -136,6 +136,7 @@ struct PackedFrames {
           total <= UINT32_MAX && header.captured <= UINT16_MAX && header.wire_bytes - header.captured <= UINT16_MAX;
       total += packed_bytes(header.captured);
     }
+    static_assert(kAhead >= kLentAhead);
     auto bytes = Buffer::allocate(total + kAhead);
     if (!bytes) return std::move(bytes).error();
     packed->bytes = std::move(*bytes);

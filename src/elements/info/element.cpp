@@ -115,9 +115,9 @@ class StaticThreadSched final : public InfoElement {
 class DpdkInfo final : public InfoElement {
  public:
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
-    for (const char* name : kNames) {
-      if (!arguments.has(name)) continue;
-      Diagnostic d = arguments.error_at(name, "there are no DPDK ports: DPDKInfo has no effect");
+    for (const char* argument : kNames) {
+      if (!arguments.has(argument)) continue;
+      Diagnostic d = arguments.error_at(argument, "there are no DPDK ports: DPDKInfo has no effect");
       d.severity = Diagnostic::Severity::kWarning;
       diagnostics.add(std::move(d));
       return;  // once is enough
