@@ -173,6 +173,13 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   const std::vector<Way> staged = {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256},
                                    {DeviceMode::kLaunch, Transport::kStaged, kFrame, 3, 1000, 2, 2},
                                    {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 1, 1, 1}};
+  const auto there = [](Way way) {
+    way.frames_there = true;
+    return way;
+  };
+  const std::vector<Way> resident = {there(staged[0]), there(staged[1]),
+                                     there({DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000, 2}),
+                                     there({DeviceMode::kLaunch, Transport::kCommPool, kFrame, 1, 900})};
   const std::vector<Way> zero_copy = {{DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 1, 8192},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100, 2, 2},
@@ -213,6 +220,8 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   check(brief, limit, staged, {"", errors});
   check(brief, limit, zero_copy, {"", errors});
   check(mixed, limit, {staged[1]}, {"", errors});
+  check(brief, limit, resident, {"", errors});
+  check(mixed, limit, resident, {"", errors});
   check(mixed, limit, zero_copy, {"", errors});
   // More than one run of frames that cross together (LentRun), of which batches of 8,191 packets may need two.
   const uint32_t run = kRunBytes / 64;

@@ -22,7 +22,7 @@ T choice(const std::string& text, std::initializer_list<std::pair<const char*, T
 
 }  // namespace
 
-void add_device_options(Command sub, DeviceFlags& f, bool all) {
+void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frames_option) {
   sub.add_option("--device", f.device,
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
       ->type_name("DEVICE")
@@ -66,6 +66,12 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
          "key, header, address or frame")
       ->check(OneOf{{"auto", "key", "header", "address", "frame"}})
       ->type_name("KIND")
+      ->capture_default_str();
+  sub.add_option(frames_option, f.frames,
+                 "Where frames that are played from memory lie: host (they cross again each time) or device (they are "
+                 "copied there once, and come back where somebody reads them; with --records frame)")
+      ->check(OneOf{{"host", "device"}})
+      ->type_name("WHERE")
       ->capture_default_str();
   sub.add_option("--threading", f.threading,
                  "Which threads submit to a device: full (every worker) or master (one thread for all workers)")
@@ -137,11 +143,18 @@ OpenDevices open_devices(const DeviceFlags& f) {
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
   open.options.watchdog_ns = uint64_t{f.watchdog_ms} * 1'000'000;
+  if (f.frames == "device") {
+    if (open.options.records != RecordChoice::kAuto && open.options.records != RecordChoice::kFrame)
+      fail(Exit::kUsage, fmt::format("--frame-memory device: not with --records {}", f.records), "use --records frame");
+    open.options.records = RecordChoice::kFrame;
+    open.options.frames_there = true;
+  }
   if (open.options.records == RecordChoice::kFrame) {
+    const char* const which = open.options.frames_there ? "--frame-memory device" : "--records frame";
     if (open.options.mode != DeviceMode::kLaunch)
-      fail(Exit::kUsage, "--records frame: only in --mode launch", "--records key goes by every mode");
+      fail(Exit::kUsage, fmt::format("{}: only in --mode launch", which), "--records key goes by every mode");
     if (open.options.threading != DeviceThreading::kFull)
-      fail(Exit::kUsage, "--records frame: only with --threading full", "each worker sends its own frames");
+      fail(Exit::kUsage, fmt::format("{}: only with --threading full", which), "each worker sends its own frames");
   }
   open.label = f.device;
   if (f.device == "cpu") return open;
@@ -508,6 +521,10 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     text += fmt::format("node {}: {}; {} bytes per packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
                         bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     if (!o.stays.empty()) text += fmt::format("    which        {}\n", o.stays);
+    if (whole && d.frames_there)
+      text +=
+          "    frames       of memory sources lie in device memory, copied once; what becomes of them comes back where "
+          "it is read\n";
     if (pooled && !whole)
       text +=
           "    which        as many frames of a batch as fit 64 KiB and 2 KiB per packet, others stay on the host\n";

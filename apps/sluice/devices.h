@@ -25,12 +25,12 @@ struct DeviceFlags {
   std::string mode = "launch", transport = "staged", records = "auto", threading = "full";
   uint32_t flights = 0;  // 0: as many as pay
   uint32_t enter_after = 4, leave_after = 16, watchdog_ms = 2000;
-  std::string ring_memory = "auto", table_memory = "auto";
+  std::string ring_memory = "auto", table_memory = "auto", frames = "host";
   bool kernel_times = false;
 };
 
-// --device, --mode and --transport, and the rest where `all`.
-void add_device_options(Command sub, DeviceFlags& flags, bool all);
+// --device, --mode and --transport, and the rest where `all`. `frames_option`: the names of --frame-memory.
+void add_device_options(Command sub, DeviceFlags& flags, bool all, const char* frames_option = "--frame-memory");
 
 // --latency-target, and what it says in nanoseconds: 0 for none. Ends with kUsage where it is no time.
 void add_latency_target_option(Command sub, std::string& text);

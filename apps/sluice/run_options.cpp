@@ -57,7 +57,7 @@ void add_run_options(Command sub, RunFlags& o) {
       ->capture_default_str();
   add_latency_target_option(sub, o.latency_target);
   sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
-  add_device_options(sub, o.device, true);
+  add_device_options(sub, o.device, true, "--frame-memory,--frames");
   o.given = [sub](const char* option) { return sub.count(option) != 0; };
 }
 
@@ -84,7 +84,7 @@ void group_run_options(Command sub) {
       {"Workers and batches", {"--workers", "--batch", "--latency-target", "--packet-scheduler", "--simtime"}},
       {"Devices",
        {"--device", "--mode", "--transport", "--flights", "--ring-memory", "--table-memory", "--kernel-times",
-        "--records", "--threading", "--enter-after", "--leave-after", "--watchdog"}},
+        "--records", "--frame-memory", "--threading", "--enter-after", "--leave-after", "--watchdog"}},
       {"Live ports", {"--method", "--port", "--queues", "--promiscuous", "--poll", "--cores", "--ready-file"}},
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
       {"Running process", {"--control", "--http", "--http-token", "--wait", "--max-memory"}},

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/assert.h"
+
 namespace sluice {
 
 Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
@@ -70,6 +72,7 @@ void join_head(uint8_t* frame, const uint8_t* edited, uint32_t head, const uint8
 }
 
 void Batch::fill_slow() {
+  SLUICE_CHECK(!lent_.elsewhere);
   // In locals: what is stored through the columns could be any of them.
   const FrameRecord* const records = lent_.records;
   uint8_t* const memory = lent_.memory;

@@ -250,6 +250,8 @@ class Batch {
   }
   // nullptr: the columns are filled.
   const LentRows* unfilled() const { return unfilled_ ? &lent_ : nullptr; }
+  // The frames were edited where the host does not reach them: the packets may be counted, and nothing else.
+  void edit_elsewhere() { lent_.elsewhere = true; }
   // The first `head` bytes of each unfilled frame were edited, and lie at `heads`, row by row. When the columns are
   // filled the frames come to `memory` (as LentRows::memory), in the same order and as far apart.
   void edit_unfilled(const uint8_t* heads, uint32_t head, uint8_t* memory) {

@@ -42,6 +42,7 @@ struct LentRows {
   // `memory`: they are put together there when the columns are filled. nullptr: they are there.
   const uint8_t *heads = nullptr, *rest = nullptr;
   uint32_t head = 0;
+  bool elsewhere = false;  // the frames were edited in memory that the host does not reach: nobody may fill the columns
 };
 
 // Puts a frame of `bytes` bytes together: the first `head` of them as they were edited, the rest as it was.

@@ -1,6 +1,8 @@
 // host only
 #include "exec/device_set.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace sluice {
@@ -124,8 +126,9 @@ Result<void> DeviceSet::check_tables(const Router& router, const Plan& plan, con
 }
 
 Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const Plan& plan, const RunOptions& options,
-                                                   Workers workers) {
+                                                   Workers workers, bool counts_only) {
   std::unique_ptr<DeviceSet> set(new DeviceSet(plan, options.device));
+  set->counts_only_ = counts_only;
   const uint32_t batch = most_records(options);
   set->offloads_ = offloads_of(router, plan, options);
   set->options_.flights = options.device.flights_of(set->offloads_, options.workers);
@@ -170,6 +173,8 @@ Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
     worker.flights = options.flights;
     State& state = *devices_[worker.index];
     worker.pinned = &state.pinned;
+    worker.device = state.device.get();
+    worker.frames_there = d.frames_there;
     worker.copies_runs = devices_.size() == 1;
     worker.lists = options_.transport == Transport::kCommList;
     worker.ipv4.resize(plan_.nodes.size());
@@ -244,7 +249,14 @@ Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options
       if (!made) return std::move(made).error();
       there = std::move(*made);
     }
-    worker.pools.push_back({std::move(*host), std::move(there)});
+    std::shared_ptr<DeviceBlob> stays;
+    if (options_.frames_there && counts_only_ && takes_lent()) {
+      // As much as a batch's arena holds.
+      auto made = device.allocate(MemorySpace::kDevice, size_t{batch} * 2048);
+      if (!made) return std::move(made).error();
+      stays = std::move(*made);
+    }
+    worker.pools.push_back({std::move(*host), std::move(there), std::move(stays)});
   }
   return {};
 }
@@ -300,16 +312,28 @@ void DeviceSet::pin(std::span<std::byte> frames) {
 bool DeviceSet::pin_source(const LentMemory& memory) {
   if (memory.frames.empty()) return false;
   // Of long frames only the first bytes are gathered.
-  if (pooled() && memory.longest > kFrameRegion) return false;
+  if (pooled() && !options_.frames_there && memory.longest > kFrameRegion) return false;
+  return std::all_of(devices_.begin(), devices_.end(), [&](auto& state) { return pin_source(*state, memory); });
+}
+
+bool DeviceSet::pin_source(State& state, const LentMemory& memory) {
   // Nobody writes there.
   const auto writable = [](const auto& span) {
     const auto bytes = std::as_bytes(span);
     return std::span<std::byte>(const_cast<std::byte*>(bytes.data()), bytes.size());
   };
-  return std::all_of(devices_.begin(), devices_.end(), [&](auto& state) {
-    state->lent.push_back(memory.owner);
-    return copy_to(*state, writable(memory.records)).ok() && pin_on(*state, writable(memory.frames)).ok();
-  });
+  state.lent.push_back(memory.owner);
+  Result<void> ok = copy_to(state, writable(memory.records));
+  if (ok.ok()) {
+    const std::span<std::byte> frames = writable(memory.frames);
+    ok = options_.frames_there ? copy_to(state, frames) : pin_on(state, frames);
+  }
+  if (ok.ok() || !options_.frames_there) return ok.ok();
+  // They are gathered then, which nobody asked for.
+  const std::lock_guard lock(state.mutex);
+  if (state.report.failure.empty())
+    state.report.failure = fmt::format("frames of a source do not fit: {}", ok.error().message);
+  return false;
 }
 
 // Memory that nobody writes to any more: the device has a copy of its own.

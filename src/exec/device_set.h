@@ -23,10 +23,11 @@ class DeviceSet {
  public:
   using Workers = std::span<const std::unique_ptr<Worker>>;
 
-  // Opens the channels of `workers` to options.device.devices and hands them over. `plan` outlives the set. Errors: a
+  // Opens the channels of `workers` to options.device.devices and hands them over. `plan` outlives the set.
+  // `counts_only`: what leaves is only counted, so that it need not come back (DeviceOptions::frames_there). Errors: a
   // channel that cannot be opened.
   static Result<std::unique_ptr<DeviceSet>> open(const Router& router, const Plan& plan, const RunOptions& options,
-                                                 Workers workers);
+                                                 Workers workers, bool counts_only);
   // What devices may still write to outlives them: `memory` is freed with the last that has stopped (kept_runs).
   static void end(std::unique_ptr<DeviceSet> devices, Workers workers, std::shared_ptr<void> memory);
 
@@ -69,11 +70,13 @@ class DeviceSet {
   bool frames() const;
   Result<void> pin_on(State& state, std::span<std::byte> frames);
   static Result<void> copy_to(State& state, std::span<std::byte> memory);
+  bool pin_source(State& state, const LentMemory& memory);
   static Result<void> stop_device(State& state, size_t index, const std::vector<const WorkerDevice*>& workers,
                                   uint64_t limit_ns);
 
   const Plan& plan_;
   DeviceOptions options_;
+  bool counts_only_ = false;
   std::vector<Offload> offloads_;
   std::vector<std::unique_ptr<State>> devices_;
   uint32_t loads_ = 0;  // generations that were made resident

@@ -458,7 +458,11 @@ void Egress::take(size_t s, std::vector<TxRecord>& records) {
 
 // Whether nobody reads the packets of a batch one by one: they are only counted.
 bool Egress::only_counts(const JobShare& share) const {
-  if (!share.followed.empty() || !limiters_.empty() || qos_ != nullptr) return false;
+  return share.followed.empty() && counts_only();
+}
+
+bool Egress::counts_only() const {
+  if (!limiters_.empty() || qos_ != nullptr) return false;
   return std::all_of(at_.begin(), at_.end(),
                      [this](size_t o) { return outputs_[o]->port == nullptr || !outputs_[o]->port->reads_frames(); });
 }

@@ -72,6 +72,8 @@ class Egress {
   // Packets that the packet scheduler brings to sink `s` of the plan, in their order; what `records` refer to lasts
   // until the return. `records` is used up.
   void take(size_t s, std::vector<TxRecord>& records);
+  // Whether it reads no packets but those that are followed.
+  bool counts_only() const;
   // What came of a batch there; `lender` as of TxRecord::pool. The rows whose frames sinks took, until the next call.
   const Selection& take(Batch& batch, JobShare& share, FramePool* lender);
   // Whether packets end there.

@@ -224,7 +224,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   }
   e.workers_ = e.make_workers(router, plan);
   if (!options.device.devices.empty()) {
-    auto devices = DeviceSet::open(router, plan, e.options_, e.workers_);
+    auto devices = DeviceSet::open(router, plan, e.options_, e.workers_, e.egress_->counts_only());
     if (!devices) return std::move(devices).error();
     e.devices_ = std::move(*devices);
   }

@@ -107,7 +107,7 @@ class Intake {
     uint32_t count = 0;
     uint32_t next = 0;             // of them: the first that has no place yet
     std::vector<uint16_t> sorted;  // memory of `rows`, where they are not all
-    uint64_t refused_before = 0;  // by graphs before
+    uint64_t refused_before = 0;   // by graphs before
     // Written by whoever polls, read by any thread.
     std::atomic<uint64_t> packets{0}, bytes{0};
   };

@@ -126,8 +126,7 @@ void Intake::sort_read(const Came& came) {
   uint16_t* to[kMaxQosClasses] = {};
   for (unsigned c = 0; c < classes_.size(); ++c) to[c] = classes_[c]->sorted.data();
   for (uint32_t i = 0; i < n; ++i) *to[of[i]]++ = static_cast<uint16_t>(i);
-  for (unsigned c = 0; c < classes_.size(); ++c)
-    classes_[c]->count = static_cast<uint32_t>(to[c] - classes_[c]->rows);
+  for (unsigned c = 0; c < classes_.size(); ++c) classes_[c]->count = static_cast<uint32_t>(to[c] - classes_[c]->rows);
 }
 
 // The packet is dropped: its class has no place.

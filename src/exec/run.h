@@ -44,6 +44,9 @@ struct DeviceOptions {
   DeviceMode mode = DeviceMode::kLaunch;
   Transport transport = Transport::kStaged;  // of launch mode
   RecordChoice records = RecordChoice::kAuto;
+  // Frames of sources that lend them lie in the devices' memory, where each is copied once, and what becomes of them
+  // comes back where somebody reads it.
+  bool frames_there = false;
   DeviceThreading threading = DeviceThreading::kFull;
   // kAuto in launch mode: from so many packets per batch on, frames cross (docs/devices.md).
   uint32_t frame_batch = 1024;

@@ -115,6 +115,8 @@ class PinnedRanges {
 // piece each way.
 struct FlightFrames {
   std::shared_ptr<DeviceBlob> host, device;
+  std::shared_ptr<DeviceBlob>
+      stays;  // where what becomes of frames stays, in the device's memory; nullptr: it comes back
   uint32_t used = 0;
   bool given_up = false;  // with frames in it: the device may still read and write there
 };
@@ -124,6 +126,8 @@ struct WorkerDevice {
   unsigned index = 0;                              // of Snapshot::residents
   const std::vector<Offload>* offloads = nullptr;  // by node
   const PinnedRanges* pinned = nullptr;
+  Device* device = nullptr;
+  bool frames_there = false;  // what `pinned` has of sources lies in the device's memory
   bool copies_runs = false;  // it gets all batches of a source, so that frames of several may cross at a time (LentRun)
   // Outlive the channels, by which the device is waited for.
   std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
@@ -208,8 +212,10 @@ class Worker {
     std::vector<Pooled> pooled;
     // Frame records: whether the frames lie in their source's memory, and how they lie in the flight's.
     bool lent = false;
-    bool listed = false;                   // they lie where the batch has them, and heads come back (put_listed)
-    bool dense = false;                    // record i is row i
+    bool listed = false;  // they lie where the batch has them, and heads come back (put_listed)
+    bool dense = false;   // record i is row i
+    bool stays = false;   // what became of the frames is in the device's memory, `back_bytes`
+    size_t back_bytes = 0;
     const FrameRecord* records = nullptr;  // of the flight, or the source's own
     uint32_t first = 0;                    // FrameRecord::at counts from here
     FrameSlots slots;
@@ -349,6 +355,7 @@ class Worker {
   void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t head, uint32_t heads, uint32_t longest,
                   SlabDriver::Range& range) const;
   size_t lent_room() const;
+  bool brings_back(const InFlight& a) const;
   bool put_unfilled(InFlight& in_flight, SlabDriver::Range& range) const;
   Selection put_lent(InFlight& in_flight, const BatchView& view, const Selection& packets, SlabDriver::Range& range);
   static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets,

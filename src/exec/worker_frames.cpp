@@ -104,6 +104,8 @@ void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t head, uint
   range.slots = kLentSlots;
   range.slots.head = static_cast<uint16_t>(head);
   range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
+  range.frames_there = device_.frames_there;
+  if (range.frames_there) return;
   // With memory on the device they cross by a block of the host's, which is copied there.
   FlightFrames& pool = *walk_->in_flight[0].pool;
   if (pool.device == nullptr) return;
@@ -120,7 +122,7 @@ size_t Worker::lent_room() const {
       device_.pinned->device_address(reinterpret_cast<const uint8_t*>(arena.data()), arena.size()) != nullptr;
   if (!reached) return 0;
   const FlightFrames& pool = *walk_->in_flight[0].pool;
-  return pool.device == nullptr ? arena.size() : std::min(arena.size(), pool.host->size());
+  return pool.device == nullptr || device_.frames_there ? arena.size() : std::min(arena.size(), pool.host->size());
 }
 
 // A whole batch as its source lent it: nothing of it is read here, and the device has the source's own records. False:
@@ -138,8 +140,14 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
   if (range.records == nullptr) return false;
   cross_lent(rows.memory + first.at, bytes, head, heads, rows.longest, range);
   range.first = first.at;
+  a.back_bytes = heads + bytes;
+  if (a.pool->stays != nullptr && a.back_bytes <= a.pool->stays->size()) {
+    a.stays = range.stays = true;
+    range.heads_there = a.pool->stays->device();
+    range.to_there = static_cast<std::byte*>(range.heads_there) + heads;
+  }
   // To wait for a copy costs the host a microsecond, which a small batch does not make good.
-  if (device_.copies_runs && rows.longest <= kFrameRegion && bytes >= kRunBytes / 4) {
+  if (device_.copies_runs && !range.frames_there && rows.longest <= kFrameRegion && bytes >= kRunBytes / 4) {
     range.run = run_of(rows, count);
   }
   a.records = rows.records;
@@ -301,7 +309,7 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
   const auto most = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.paths.size()));
   if (!a.pool->given_up && channel->open(a.flight, most, resident->parity)) {
     SlabDriver::Range range;
-    a.listed = false;
+    a.listed = a.stays = false;
     a.lent = !walk_->share->lent.empty() && walk_->batch == walk_->root && walk_->round == 0;
     a.dense = batch.unfilled() != nullptr && left.count() == batch.size() && put_unfilled(a, range);
     if (a.dense) {
@@ -488,12 +496,22 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   }
   for (Dropped& kind : dropped) settle(kind);
   count_alike(program, all_stages, passed, came, 0);
-  batch.edit_unfilled(a.heads, a.slots.head, a.to - a.first);
+  a.stays ? batch.edit_elsewhere() : batch.edit_unfilled(a.heads, a.slots.head, a.to - a.first);
   return true;
+}
+
+// Brings what became of frames to the batch's arena, where it had stayed on the device. False: the device failed.
+bool Worker::brings_back(const InFlight& a) const {
+  return !a.stays || device_.device->download(walk_->batch->arena().data(), *a.pool->stays, 0, a.back_bytes).ok();
 }
 
 // Returns the packets that are to be done again.
 Selection Worker::take_frames(size_t n, InFlight& a) {
+  if (!brings_back(a)) {
+    Selection all;
+    for (uint32_t i = 0; i < a.flight.count; ++i) all.add(a.row_of(i));
+    return all;
+  }
   const PlanNode& node = plan_.nodes[n];
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];

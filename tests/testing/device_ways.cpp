@@ -8,7 +8,7 @@ std::ostream& operator<<(std::ostream& out, const Way& w) {
   return out << to_string(w.mode) << ' ' << to_string(w.transport) << " records " << static_cast<int>(w.records) << ", "
              << w.workers << " workers, batches of " << w.batch << ", " << w.devices << " devices, " << w.flights
              << " flights, target " << w.target_ns << " ns, threading " << to_string(w.threading)
-             << (w.fast_path ? "" : ", no fast path");
+             << (w.fast_path ? "" : ", no fast path") << (w.frames_there ? ", frames there" : "");
 }
 
 DeviceOutcome run_way(const TempDir& dir, const std::string& text, const Way* way, const Devices& devices,
@@ -23,6 +23,7 @@ DeviceOutcome run_way(const TempDir& dir, const std::string& text, const Way* wa
     graph.device.mode = way->mode;
     graph.device.transport = way->transport;
     graph.device.records = way->records;
+    graph.device.frames_there = way->frames_there;
     graph.device.flights = way->flights;
     graph.latency_target_ns = way->target_ns;
     graph.device.threading = way->threading;

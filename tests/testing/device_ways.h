@@ -22,6 +22,7 @@ struct Way {
   uint64_t target_ns = 0;  // of latency
   DeviceThreading threading = DeviceThreading::kFull;
   bool fast_path = true;
+  bool frames_there = false;
 };
 std::ostream& operator<<(std::ostream& out, const Way& way);
 

@@ -87,6 +87,11 @@ class CudaDevice final : public Device {
     }
     return shared_->memory->upload(static_cast<std::byte*>(to.device()) + offset, from, bytes);
   }
+  Result<void> download(void* to, const DeviceBlob& from, size_t offset, size_t bytes) override {
+    if (offset > from.size() || bytes > from.size() - offset)
+      return Error(fmt::format("download of {} bytes at {} of {} bytes of device memory", bytes, offset, from.size()));
+    return shared_->memory->download(to, static_cast<const std::byte*>(from.device()) + offset, bytes);
+  }
   const std::byte* constant_memory() const override { return shared_->banks.empty() ? nullptr : shared_->banks[0]; }
   Result<void*> pin(void* host, size_t bytes) override { return shared_->memory->pin(host, bytes); }
   void unpin(void* host) override { shared_->memory->unpin(host); }

@@ -162,7 +162,9 @@ class CudaSlabs final : public SlabDriver {
     uint32_t turns = 1;
     if (frames()) {
       const uint32_t under_way = 1 + shared_->frame_kernels.fetch_add(1);
-      turns = frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
+      // Few frames on their way are what the bus wants; the device's own memory wants many.
+      if (!pool.frames_there)
+        turns = frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
     }
     if (const cudaError_t e =
             cudaLaunchKernel(kernel_, blocks(count, turns), dim3(threads()), arguments, shared, s.stream);

@@ -169,8 +169,9 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
   if (pool.records == nullptr) stats_.bytes_in += uint64_t{flight.count} * shape_.record_bytes();
   stats_.bytes_out += shape_.results_bytes(flight.count);
   if (!flight.ring) {
-    stats_.bytes_in += pool.bytes;
-    if (pool.back) stats_.bytes_out += pool.slots.head != 0 ? uint64_t{flight.count} * pool.slots.head : pool.bytes;
+    if (!pool.frames_there) stats_.bytes_in += pool.bytes;
+    if (pool.back && !pool.stays)
+      stats_.bytes_out += pool.slots.head != 0 ? uint64_t{flight.count} * pool.slots.head : pool.bytes;
   }
   if (options_.mode == DeviceMode::kAdaptive) adapt(flight);
   if (flight.ring) {

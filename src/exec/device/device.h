@@ -126,6 +126,8 @@ class SlabDriver {
     LentRun run;
     // In the device's memory, where they are not those of the slab.
     const FrameRecord* records = nullptr;
+    bool frames_there = false;  // the frames lie in its memory, too
+    bool stays = false;         // so does what becomes of them
     // The device's addresses of `host`, `to` and `heads`: it may go there itself.
     void *host_there = nullptr, *to_there = nullptr, *heads_there = nullptr;
   };
@@ -269,6 +271,8 @@ class Device {
   virtual Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) = 0;
   // Copies host bytes into a kDevice or kConstant blob; complete on return. Works while persistent kernels run.
   virtual Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) = 0;
+  // Copies bytes of a kDevice blob to the host; complete on return.
+  virtual Result<void> download(void* to, const DeviceBlob& from, size_t offset, size_t bytes) = 0;
   // Makes host memory that exists readable and writable for kernels, until `unpin`. Returns its device address.
   virtual Result<void*> pin(void* host, size_t bytes) = 0;
   virtual void unpin(void* host) = 0;

@@ -163,11 +163,11 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
     const uint32_t head = pool.slots.head;
     // What does not come back is as it was.
     if (room > head) SLUICE_CHECK(std::memcmp(frame + head, from + (record.at - pool.first) + head, room - head) == 0);
-    std::memcpy(pool.heads + size_t{i} * head, frame, head);
+    std::memcpy(static_cast<std::byte*>(pool.heads_there) + size_t{i} * head, frame, head);
     return;
   }
-  std::memcpy(pool.to + pool.slots.back_at(i, record.at - pool.first), frame + walker.packet.data,
-              frame_bytes_back(record, pool.slots, walker.packet));
+  std::memcpy(static_cast<std::byte*>(pool.to_there) + pool.slots.back_at(i, record.at - pool.first),
+              frame + walker.packet.data, frame_bytes_back(record, pool.slots, walker.packet));
 }
 
 // -- launch mode ------------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class EmuSlabs final : public SlabDriver {
       be_late(*shared_);
       Slab& slab = slabs_[number];
       const bool frames = shape_.record.kind == RecordKind::kFrame;
-      const std::byte* from = slab.pool.host;
+      const auto* from = static_cast<const std::byte*>(frames ? slab.pool.host_there : slab.pool.host);
       if (slab.place != CopiedRuns::kNone)
         from = shared_->run_bytes[slab.place].data() + (slab.pool.host - slab.pool.run.host);
       const bool pooled = slab.pool.device != nullptr && slab.pool.bytes != 0;
@@ -517,6 +517,13 @@ Result<void> EmuDevice::upload(DeviceBlob& to, size_t offset, const void* from, 
   if (shared_->killed()) return Error("the emulated device was killed");
   SLUICE_CHECK(offset <= to.size() && bytes <= to.size() - offset);
   std::memcpy(static_cast<std::byte*>(to.device()) + offset, from, bytes);
+  return {};
+}
+
+Result<void> EmuDevice::download(void* to, const DeviceBlob& from, size_t offset, size_t bytes) {
+  if (shared_->killed()) return Error("the emulated device was killed");
+  SLUICE_CHECK(offset <= from.size() && bytes <= from.size() - offset);
+  std::memcpy(to, static_cast<const std::byte*>(from.device()) + offset, bytes);
   return {};
 }
 

@@ -49,6 +49,7 @@ class EmuDevice final : public Device {
     ring_memory_ = memory;
     return {};
   }
+  Result<void> download(void* to, const DeviceBlob& from, size_t offset, size_t bytes) override;
   Result<void*> pin(void* host, size_t bytes) override;
   void unpin(void* host) override;
   Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
