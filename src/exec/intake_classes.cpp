@@ -295,9 +295,9 @@ Polled Intake::poll_classes() {
       if (sources_[read_source_].port->live() && nothing(idle)) return Polled::kIdle;
       continue;
     }
-    return with_rows(read_, [&](const auto& came) {
-      sort_read(came);
-      return distribute(came);
+    return with_rows(read_, [&](const auto& rows) {
+      sort_read(rows);
+      return distribute(rows);
     });
   }
   return end();
