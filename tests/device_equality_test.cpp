@@ -259,6 +259,56 @@ TEST(DeviceEquality, ListsOfFramesAreFrameRecords) {
   }
 }
 
+// Sums over whole frames, of any length: the device reads them to their end where they lie, and what is appended comes
+// back apart, also where nobody fills a column; behind edits, behind padding that is cut off, and of sums that are
+// wrong.
+TEST(DeviceEquality, SumsAreFrameRecords) {
+  const TempDir dir;
+  const std::string mixed = testing::write_mixed_capture(dir / "in.pcap", packets(3000), 17);
+  const std::string summed = dir / "summed.pcap";
+  {
+    const DeviceOutcome made = run(dir, "FromDump(" + mixed + ") -> SetCRC32(MODE fcs) -> ToDump($OUT);", nullptr);
+    ASSERT_TRUE(made.outcome.ok) << made.outcome.error;
+    std::ofstream(summed, std::ios::binary) << made.bytes;
+  }
+  using enum RecordChoice;
+  const uint32_t limit = packets(8000);
+  const auto there = [](Way way) {
+    way.frames_there = true;
+    return way;
+  };
+  const std::vector<Way> all = {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256},
+                                {DeviceMode::kLaunch, Transport::kStaged, kAuto, 2, 8192},
+                                {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 1000, 2, 2},
+                                {DeviceMode::kLaunch, Transport::kCommList, kAuto, 1, 900},
+                                there({DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 700})};
+  for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
+    for (const std::string& chain : {"SetCRC32", "EtherMirror -> SetCRC32(MODE fcs)",
+                                     "IPInput -> DecIPTTL -> SetCRC32(MODE fcs)", "CheckCRC32(MODE fcs)"}) {
+      for (const bool lent : {true, false}) {
+        for (const std::string& capture : {mixed, summed}) {
+          const std::string from =
+              lent ? "FromMemory(" + capture + ", LIMIT " + std::to_string(limit) + ")" : "FromDump(" + capture + ")";
+          const std::string text = from + " -> " + chain + " -> " + sink + ";";
+          const DeviceOutcome want = run(dir, text, nullptr);
+          ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+          for (const std::string& kind : testing::device_kinds()) {
+            for (const Way& way : all) {
+              SCOPED_TRACE(text + " " + kind + " " + ::testing::PrintToString(way));
+              const DeviceOutcome got = run(dir, text, &way, kind);
+              expect_equal(want, got);
+              EXPECT_EQ(got.outcome.report.devices.at(0).failure, "");
+              EXPECT_EQ(got.outcome.report.offload.redone, 0u);
+              EXPECT_GE(got.outcome.report.offload.offloaded + got.outcome.report.offload.on_host, packets(2500));
+              EXPECT_GE(got.outcome.report.offload.offloaded, packets(1500));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // A mark comes back with the rule that gives it; nothing is done again for it.
 TEST(DeviceEquality, MarksComeBack) {
   const TempDir dir;

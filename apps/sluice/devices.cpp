@@ -381,7 +381,8 @@ bool DeviceLookup::run(std::span<const FlowKey> keys, std::vector<KeyResult>& re
 }
 
 std::vector<Offload> offloads_of(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch, bool counts) {
-  return plan_offloads(pipeline.plan, pipeline.router, devices.options.record_choice(batch), counts);
+  return plan_offloads(pipeline.plan, pipeline.router, devices.options.record_choice(batch), counts,
+                       devices.options.pooled());
 }
 
 namespace {
@@ -506,7 +507,9 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     const bool pooled = !o.keys && (whole || o.shape.kind == RecordKind::kAddress) &&
                         d.transport == Transport::kCommPool && d.mode == DeviceMode::kLaunch;
     const std::string frames =
-        whole && pooled ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
+        whole && o.shape.sums != 0
+            ? fmt::format(", and all of the frame; {} bytes come back", o.writes_frame ? kFrameEdited : 0)
+        : whole && pooled ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
         : whole && d.transport == Transport::kCommList
             ? fmt::format(", and what the device reads of the frame where it lies, at most {} bytes; {} come back",
                           kFrameRegion, kFrameEdited)

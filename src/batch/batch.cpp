@@ -79,11 +79,11 @@ void Batch::fill_slow() {
   uint8_t** const frames = rows().frame;
   Extent* const extents = rows().extent;
   uint64_t* const stamps = rows().timestamp_ns;
-  const uint32_t n = count_;
+  const uint32_t n = count_, tail = lent_.tail;
   for (uint32_t i = 0; i < n; ++i) {
     const FrameRecord record = records[i];
-    frames[i] = memory + record.at;
-    extents[i] = Extent{0, record.bytes, uint32_t{record.bytes} + record.longer, 0, 0xffff};
+    frames[i] = memory + record.at + (tail != 0 ? size_t{i} * kLentTailRoom : 0);
+    extents[i] = Extent{0, record.bytes + tail, uint32_t{record.bytes} + record.longer + tail, 0, 0xffff};
   }
   const uint64_t* const taken = lent_.timestamps;
   const uint64_t later = lent_.later_ns;
@@ -93,11 +93,14 @@ void Batch::fill_slow() {
       join_head(frames[i], lent_.heads + size_t{i} * lent_.head, lent_.head, lent_.rest + records[i].at,
                 records[i].bytes);
   }
+  for (uint32_t i = 0; lent_.tails != nullptr && i < n; ++i)
+    std::memcpy(frames[i] + records[i].bytes, lent_.tails + size_t{i} * kLentTail, kLentTail);
   unfilled_ = false;
 }
 
 uint64_t Batch::bytes(const Selection& packets) const {
-  if (unfilled_ && packets.count() == count_) return lent_.bytes_before[count_] - lent_.bytes_before[0];
+  if (unfilled_ && packets.count() == count_)
+    return lent_.bytes_before[count_] - lent_.bytes_before[0] + uint64_t{count_} * lent_.tail;
   uint64_t total = 0;
   for (uint32_t w = 0; w * 64 < count_; ++w) total += bytes(packets, w);
   return total;
@@ -142,7 +145,8 @@ uint64_t Batch::bytes(const Selection& packets, uint32_t w) const {
   const uint64_t bits = packets.word(w);
   uint64_t total = 0;
   if (unfilled_) {
-    if (bits == ~uint64_t{0}) return lent_.bytes_before[w * 64 + 64] - lent_.bytes_before[w * 64];
+    total = uint64_t{lent_.tail} * static_cast<uint64_t>(std::popcount(bits));
+    if (bits == ~uint64_t{0}) return total + lent_.bytes_before[w * 64 + 64] - lent_.bytes_before[w * 64];
     for (uint64_t b = bits; b != 0; b &= b - 1) {
       total += lent_.records[w * 64 + static_cast<uint32_t>(std::countr_zero(b))].bytes;
     }

@@ -250,6 +250,11 @@ class Batch {
   }
   // nullptr: the columns are filled.
   const LentRows* unfilled() const { return unfilled_ ? &lent_ : nullptr; }
+  // kLentTail bytes were appended to each unfilled frame. `tails`: which, row by row; nullptr: they are elsewhere.
+  void append_unfilled(const uint8_t* tails) {
+    lent_.tail = kLentTail;
+    lent_.tails = tails;
+  }
   // The frames were edited where the host does not reach them: the packets may be counted, and nothing else.
   void edit_elsewhere() { lent_.elsewhere = true; }
   // The first `head` bytes of each unfilled frame were edited, and lie at `heads`, row by row. When the columns are

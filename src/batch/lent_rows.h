@@ -18,6 +18,9 @@ constexpr uint64_t lent_bytes(uint64_t bytes) {
   return (bytes + kLentUnit - 1) / kLentUnit * kLentUnit;
 }
 
+// What may be appended to a frame whose columns nobody has filled, and how much farther its successor lies for it.
+inline constexpr uint32_t kLentTail = 4, kLentTailRoom = 16;
+
 // A frame in memory: where it begins, and its lengths as it came.
 struct FrameRecord {
   uint32_t at;      // a multiple of kLentUnit
@@ -42,6 +45,10 @@ struct LentRows {
   // `memory`: they are put together there when the columns are filled. nullptr: they are there.
   const uint8_t *heads = nullptr, *rest = nullptr;
   uint32_t head = 0;
+  // Bytes behind each frame's end that come with it, kLentTail or 0, and what they are, row by row; frames that are put
+  // together then lie so much farther apart than in `rest`. nullptr: nobody asks for them.
+  uint32_t tail = 0;
+  const uint8_t* tails = nullptr;
   bool elsewhere = false;  // the frames were edited in memory that the host does not reach: nobody may fill the columns
 };
 

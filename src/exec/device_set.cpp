@@ -111,7 +111,8 @@ uint32_t most_records(const RunOptions& options) {
   return options.priorities ? options.priorities->chunk : options.batch;
 }
 std::vector<Offload> offloads_of(const Router& router, const Plan& plan, const RunOptions& options) {
-  return plan_offloads(plan, router, options.device.record_choice(most_records(options)), options.needs_rules());
+  return plan_offloads(plan, router, options.device.record_choice(most_records(options)), options.needs_rules(),
+                       options.device.pooled());
 }
 
 }  // namespace
@@ -208,7 +209,7 @@ Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
 
 // Whether frames are copied to a pool on the device. Rings have no copies around them: their records name host memory.
 bool DeviceSet::pooled() const {
-  return options_.transport == Transport::kCommPool && options_.mode == DeviceMode::kLaunch;
+  return options_.pooled();
 }
 
 // Whether some segment's records are addresses.
@@ -220,6 +221,12 @@ bool DeviceSet::addresses() const {
 // Whether some segment's packets cross as frames.
 bool DeviceSet::frames() const {
   return std::any_of(offloads_.begin(), offloads_.end(), [](const Offload& o) { return o.crosses_as_frames(); });
+}
+
+// Whether some of these are read to their end.
+bool DeviceSet::sums() const {
+  return std::any_of(offloads_.begin(), offloads_.end(),
+                     [](const Offload& o) { return o.crosses_as_frames() && o.shape.sums != 0; });
 }
 
 bool DeviceSet::takes_lent() const {
@@ -237,7 +244,8 @@ Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options
   if (!whole && (!pooled() || !addresses())) return {};
   // A batch of usual frames fits; what does not stays on the host.
   // Of frames that are listed or copied heads come back, beside those that move.
-  const size_t frame = kFrameMostRoom + (pooled() ? kFrameMostRoom : 0) + (pooled() || worker.lists ? kFrameEdited : 0);
+  const size_t frame =
+      kFrameMostRoom + (pooled() ? kFrameMostRoom : 0) + (pooled() || worker.lists || sums() ? kFrameEdited : 0);
   const size_t each = std::max(whole ? frame : 0, pooled() && addresses() ? size_t{2048} : 0);
   const size_t bytes = (size_t{1} << 16) + size_t{batch} * each;
   for (uint32_t f = 0; f < options.flights; ++f) {
@@ -298,7 +306,7 @@ void DeviceSet::make_resident(Snapshot& snapshot, Publisher& publisher, Workers 
 }
 
 void DeviceSet::pin(std::span<std::byte> frames) {
-  const bool listed = this->frames() && options_.transport == Transport::kCommList;
+  const bool listed = this->frames() && (options_.transport == Transport::kCommList || sums());
   if (frames.empty() || !(takes_lent() || listed || (addresses() && !pooled()))) return;
   for (auto& state : devices_) {
     // Its frames stay on the host then.

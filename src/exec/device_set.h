@@ -68,6 +68,7 @@ class DeviceSet {
   bool pooled() const;
   bool addresses() const;
   bool frames() const;
+  bool sums() const;
   Result<void> pin_on(State& state, std::span<std::byte> frames);
   static Result<void> copy_to(State& state, std::span<std::byte> memory);
   bool pin_source(State& state, const LentMemory& memory);

@@ -64,6 +64,8 @@ struct DeviceOptions {
     if (lists) return frames && records == RecordChoice::kAuto ? RecordChoice::kListed : RecordChoice::kAddress;
     return records == RecordChoice::kAuto && frames && batch >= frame_batch ? RecordChoice::kAutoFrames : records;
   }
+  // Frames are copied to a pool on the device. Rings have no copies around them.
+  bool pooled() const { return transport == Transport::kCommPool && mode == DeviceMode::kLaunch; }
   // Frames keep the bus busy by 16 batches on their way.
   uint32_t flights_of(std::span<const Offload> offloads, unsigned workers) const {
     return any_flights && crosses_as_frames(offloads) ? std::max(flights, 16 / workers) : flights;

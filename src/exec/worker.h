@@ -356,8 +356,9 @@ class Worker {
                   SlabDriver::Range& range) const;
   size_t lent_room() const;
   bool brings_back(const InFlight& a) const;
-  bool put_unfilled(InFlight& in_flight, SlabDriver::Range& range) const;
-  Selection put_lent(InFlight& in_flight, const BatchView& view, const Selection& packets, SlabDriver::Range& range);
+  bool put_unfilled(InFlight& in_flight, const RecordShape& shape, SlabDriver::Range& range) const;
+  Selection put_lent(InFlight& in_flight, const RecordShape& shape, const BatchView& view, const Selection& packets,
+                     SlabDriver::Range& range);
   static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets,
                                 SlabDriver::Range& range);
   static void comes_back(const FlightFrames& pool, size_t at, uint32_t heads, SlabDriver::Range& range);

@@ -127,14 +127,15 @@ size_t Worker::lent_room() const {
 
 // A whole batch as its source lent it: nothing of it is read here, and the device has the source's own records. False:
 // it does not fit.
-bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
+bool Worker::put_unfilled(InFlight& a, const RecordShape& shape, SlabDriver::Range& range) const {
   const Batch& batch = *walk_->batch;
   const LentRows& rows = *batch.unfilled();
   const uint32_t count = batch.size();
   const FrameRecord &first = rows.records[0], &last = rows.records[count - 1];
   const uint64_t bytes = uint64_t{last.at} - first.at + lent_bytes(last.bytes);
   const uint32_t head = frame_head(rows.deepest), heads = heads_bytes(count, head);
-  if (count > a.flight.limit || heads + bytes > lent_room()) return false;
+  const uint32_t tails = shape.tails != 0 ? count * (kLentTailRoom + kLentTail) : 0;
+  if (count > a.flight.limit || heads + bytes + tails > lent_room()) return false;
   range.records = reinterpret_cast<const FrameRecord*>(
       device_.pinned->device_address(reinterpret_cast<const uint8_t*>(rows.records), count * sizeof(FrameRecord)));
   if (range.records == nullptr) return false;
@@ -147,7 +148,8 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
     range.to_there = static_cast<std::byte*>(range.heads_there) + heads;
   }
   // To wait for a copy costs the host a microsecond, which a small batch does not make good.
-  if (device_.copies_runs && !range.frames_there && rows.longest <= kFrameRegion && bytes >= kRunBytes / 4) {
+  const bool crosses = rows.longest <= kFrameRegion || shape.sums != 0;
+  if (device_.copies_runs && !range.frames_there && crosses && bytes >= kRunBytes / 4) {
     range.run = run_of(rows, count);
   }
   a.records = rows.records;
@@ -156,8 +158,10 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
 }
 
 // Notes frames that lie one behind the other in their source's memory: one range of it crosses. Returns the others.
-Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
+Selection Worker::put_lent(InFlight& a, const RecordShape& shape, const BatchView& view, const Selection& packets,
+                           SlabDriver::Range& range) {
   Flight& flight = a.flight;
+  const uint32_t each = shape.tails != 0 ? kLentTailRoom : 0;
   const uint32_t heads = heads_bytes(std::min(flight.limit, packets.count()), kFrameEdited);
   const size_t room = lent_room();
   auto* records = reinterpret_cast<FrameRecord*>(flight.in);
@@ -171,8 +175,9 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
     if (first == nullptr) first = frame;
     const uint64_t at = static_cast<uint64_t>(frame - first);
     const uint64_t behind = at + lent_bytes(extent.end);
-    const bool fits = at >= end && heads + behind <= room && extent.end <= kFrameRegion && at % kLentUnit == 0 &&
-                      extent.wire_end - extent.end <= UINT16_MAX && n < flight.limit;
+    const bool crosses = extent.end <= kFrameRegion || shape.sums != 0;
+    const bool fits = at >= end && heads + behind + uint64_t{n + 1} * each <= room && crosses && at % kLentUnit == 0 &&
+                      extent.end <= UINT16_MAX && extent.wire_end - extent.end <= UINT16_MAX && n < flight.limit;
     if (!fits || !lies_in_source(frame)) [[unlikely]] {
       left.add(row);
       return;
@@ -307,26 +312,29 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
   RecordChannel* channel = device_.ipv4[n].get();
   const auto& resident = walk_->snapshot->residents[device_.index];
   const auto most = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.paths.size()));
+  const RecordShape& shape = (*device_.offloads)[n].shape;
   if (!a.pool->given_up && channel->open(a.flight, most, resident->parity)) {
     SlabDriver::Range range;
     a.listed = a.stays = false;
     a.lent = !walk_->share->lent.empty() && walk_->batch == walk_->root && walk_->round == 0;
-    a.dense = batch.unfilled() != nullptr && left.count() == batch.size() && put_unfilled(a, range);
+    a.dense = batch.unfilled() != nullptr && left.count() == batch.size() && put_unfilled(a, shape, range);
     if (a.dense) {
       left.clear();
     } else {
       const BatchView view = batch.view();
       if (a.lent) {
-        left = put_lent(a, view, left, range);
+        left = put_lent(a, shape, view, left, range);
       } else {
-        if (device_.lists) {
+        // What is gathered has the first bytes of a frame alone.
+        const bool whole = shape.sums != 0;
+        if (device_.lists || whole) {
           const Selection all = left;
           left = put_listed(a, view, all, range);
           // Where it reaches none: frames of another batch's memory, or of a port's.
           a.listed = a.flight.count != 0;
           if (!a.listed) left = all;
         }
-        if (!a.listed) left = put_gathered(a, view, left, range);
+        if (!a.listed && !whole) left = put_gathered(a, view, left, range);
       }
       a.records = reinterpret_cast<const FrameRecord*>(a.flight.in);
     }
@@ -496,7 +504,14 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   }
   for (Dropped& kind : dropped) settle(kind);
   count_alike(program, all_stages, passed, came, 0);
+  // Results are the flight's, which others get.
+  uint8_t* tails = nullptr;
+  if (offload.shape.tails != 0 && !a.stays) {
+    tails = reinterpret_cast<uint8_t*>(batch.arena().data()) + a.back_bytes + size_t{count} * kLentTailRoom;
+    std::memcpy(tails, tails_of(offload.shape, results, count), size_t{count} * kLentTail);
+  }
   a.stays ? batch.edit_elsewhere() : batch.edit_unfilled(a.heads, a.slots.head, a.to - a.first);
+  if (offload.shape.tails != 0) batch.append_unfilled(tails);
   return true;
 }
 
@@ -519,6 +534,8 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   const Flight& flight = a.flight;
   const FrameResults results = FrameResults::at(const_cast<std::byte*>(flight.out), flight.count);
   const bool detail = offload.shape.key_out != 0;
+  static_assert(kTailBytes == kLentTail);
+  const uint32_t* const tails = offload.shape.tails != 0 ? tails_of(offload.shape, results, flight.count) : nullptr;
   const uint64_t usual = usual_stages(offload.end);
   const auto word_of = [&](uint32_t i) {
     const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
@@ -532,13 +549,16 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     const uint32_t end = record.bytes - cut;
     const uint32_t wire_end = cut != 0 ? end : uint32_t{record.bytes} + record.longer;
     Extent& extent = view.extent[row];
-    uint8_t* const from = a.to + a.slots.back_at(i, record.at - a.first);
+    // The last stage appends; what was refused before it has no tail.
+    const bool appended = tails != nullptr && (word >> (offload.end - 1u) & 1) != 0 && (word >> 20 & 0xff) == 0;
+    const uint32_t tail = appended ? kLentTail : 0;
+    uint8_t* const from = a.to + a.slots.back_at(i, record.at - a.first) + (tail != 0 ? size_t{i} * kLentTailRoom : 0);
     if (a.lent) {
       if (moved == 0) join_head(from, a.heads + size_t{i} * a.slots.head, a.slots.head, view.frame[row], record.bytes);
       view.frame[row] = from;
-      if ((moved | static_cast<int32_t>(cut)) != 0) {
-        extent.end = static_cast<uint32_t>(static_cast<int32_t>(end) - moved);
-        extent.wire_end = static_cast<uint32_t>(static_cast<int32_t>(wire_end) - moved);
+      if ((moved | static_cast<int32_t>(cut | tail)) != 0) {
+        extent.end = static_cast<uint32_t>(static_cast<int32_t>(end + tail) - moved);
+        extent.wire_end = static_cast<uint32_t>(static_cast<int32_t>(wire_end + tail) - moved);
       }
     } else {
       const bool head = a.slots.head != 0 && moved == 0;
@@ -549,9 +569,10 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
         std::memcpy(view.frame[row] + moved, made, static_cast<size_t>(bytes));
       }
       extent.data = moved;
-      extent.end = end;
-      extent.wire_end = wire_end;
+      extent.end = end + tail;
+      extent.wire_end = wire_end + tail;
     }
+    if (tail != 0) std::memcpy(view.frame[row] + end, &tails[i], kLentTail);
     view.port[row] = static_cast<uint16_t>(word >> 48);
   };
   Selection again;

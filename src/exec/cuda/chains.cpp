@@ -64,6 +64,7 @@ uint8_t chain_of(const DeviceProgram& program) {
     ++number;
     if (found == 0 && is_chain(program, tag)) found = number;
   };
+  if (program.shape.sums != 0 && program.shape.kind == RecordKind::kFrame) return kFrameChains;
   if (program.shape.kind == RecordKind::kFrame) {
     AllFrameChains::for_each(look);
   } else {
@@ -80,7 +81,8 @@ bool runs_on(RecordKind kind, const DeviceProgram& program) {
     const uint16_t stage = program.program.stages[s].kind;
     if (stage >= AllStages::kSize) return false;
     if (is_key(kind) && !kKeyStages[stage]) return false;
-    if (kind == RecordKind::kFrame && !kFrameStages[stage]) return false;
+    const bool sums = program.shape.sums != 0 && s + 1 == program.end;
+    if (kind == RecordKind::kFrame && !kFrameStages[stage] && !sums) return false;
     if (kind == RecordKind::kRoute4 && !kDestinationStages[stage]) return false;
   }
   return kind != RecordKind::kRoute4 || program.end - program.begin == 1;

@@ -41,22 +41,23 @@ __device__ __forceinline__ uint32_t edge_word(uint32_t word, int at, int bytes, 
   return word & first_bytes(bytes - at) & ~first_bytes(-at);
 }
 
-// The registers of eight frames: lane l has frame l / 4 in `data` and `bytes`, the same in its four lanes, and gets
-// that frame's register. Start values in `crc`. Every lane of the warp calls it; a frame of less than four bytes does
-// not hold a start value and is left out: crc comes back. Frames are read by ordinary loads, aligned pieces of 16 bytes
-// with a byte of theirs in each; the matrix, which nothing ever writes, by the read-only path.
-__device__ __forceinline__ uint32_t eight_frames(Crc32Mode mode, const uint8_t* data, uint32_t bytes, uint32_t crc) {
+// The registers of eight frames: lane l has frame l / 4, of `bytes` bytes that begin `before` bytes (0 to 15) behind a
+// multiple of 16, the same in its four lanes, and gets that frame's register. piece(at): the 16 bytes that begin `at`
+// bytes, a multiple of 16, behind that multiple; asked for where one of them is the frame's. Start values in `crc`.
+// Every lane of the warp calls it; a frame of less than four bytes does not hold a start value and is left out: crc
+// comes back. The matrix, which nothing ever writes, is read by the read-only path.
+template <typename Piece>
+__device__ __forceinline__ uint32_t eight_frames(Crc32Mode mode, uint32_t before, uint32_t bytes, uint32_t crc,
+                                                 const Piece& piece) {
   const uint4* const matrix = matrix_of(mode);
   if (bytes < 4) bytes = 0;
   const uint32_t lane = threadIdx.x & 31u, quarter = lane & 3u;
   const bool reflected = mode == Crc32Mode::kFcs;
-  const auto before = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data) & 15u);
   const uint32_t end = bytes == 0 ? 0 : before + bytes;
   const uint32_t steps = (end + 63) / 64;
   const uint32_t most = __reduce_max_sync(kEveryLane, steps);
   const uint32_t start = reflected ? crc : __byte_perm(crc, 0, 0x0123);
   // This lane's part of the first step.
-  const auto* from = reinterpret_cast<const uint4*>(data - before) + quarter;
   const uint32_t mine = 16 * quarter;
 
   int sums[2][4] = {};
@@ -72,7 +73,7 @@ __device__ __forceinline__ uint32_t eight_frames(Crc32Mode mode, const uint8_t* 
     for (uint32_t k = 0; k < kAhead; ++k) {
       const uint32_t at = 64 * (steps - left + k) + mine;  // wraps far past the end before the frame begins
       v[k] = make_uint4(0, 0, 0, 0);
-      if (k < many && at < end && at + 16 > before) v[k] = from[4 * (steps - left + k)];
+      if (k < many && at < end && at + 16 > before) v[k] = piece(at);
     }
 #pragma unroll
     for (uint32_t k = 0; k < kAhead; ++k) {
@@ -128,6 +129,13 @@ __device__ __forceinline__ uint32_t eight_frames(Crc32Mode mode, const uint8_t* 
     if (fill != 0) crc = product;
   }
   return crc;
+}
+
+// The same of frames in memory, which are read by ordinary loads.
+__device__ __forceinline__ uint32_t eight_frames(Crc32Mode mode, const uint8_t* data, uint32_t bytes, uint32_t crc) {
+  const auto before = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data) & 15u);
+  return eight_frames(mode, before, bytes, crc,
+                      [from = data - before](uint32_t at) { return *reinterpret_cast<const uint4*>(from + at); });
 }
 
 }  // namespace sluice::cuda_crc

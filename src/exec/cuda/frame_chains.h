@@ -11,6 +11,8 @@ using FrameAclMergeRouteChain =
 using FrameAclRouteChain =
     TypeList<IpInputStage, chains_detail::Acl, chains_detail::RouteDir24, DecTtlStage, AdjacencyStage>;
 using AllFrameChains = TypeList<FrameRouteChain, FrameAclMergeRouteChain, FrameAclRouteChain>;
-inline constexpr uint8_t kFrameChains = static_cast<uint8_t>(AllFrameChains::kSize);
+// Any program whose last stage sums whole frames; the last of the numbers.
+struct SummingChain {};
+inline constexpr uint8_t kFrameChains = static_cast<uint8_t>(AllFrameChains::kSize) + 1;
 
 }  // namespace sluice

@@ -19,6 +19,7 @@ namespace kernels_detail {
 const void* launch_frame(uint8_t chain) {
   static const auto kernels = [] {
     std::array<const void*, kFrameChains + 1> all{reinterpret_cast<const void*>(&launch_frames<NoChain>)};
+    all[kFrameChains] = reinterpret_cast<const void*>(&launch_frames<SummingChain>);
     size_t i = 0;
     AllFrameChains::for_each(
         [&](auto tag) { all[++i] = reinterpret_cast<const void*>(&launch_frames<typename decltype(tag)::type>); });

@@ -7,9 +7,64 @@
 
 namespace sluice::cuda_walk {
 
+// Where the frames of a warp are: of each lane's the first `have` bytes, a multiple of 16, as they are now, in its
+// copy, and all of it as it came, `at` bytes behind `frames`.
+struct WarpFrames {
+  const uint8_t* copies;
+  uint32_t stride;
+  const uint8_t* frames;
+  uint32_t at, have;
+
+  __device__ __forceinline__ const uint8_t* copy(uint32_t lane) const { return copies + lane * stride; }
+};
+
+// The 16 bytes of a frame from its byte `at` on, a multiple of 16.
+__device__ __forceinline__ uint4 frame_piece(const uint8_t* copy, uint32_t have, const uint8_t* memory, uint32_t at) {
+  if (at >= have) return *reinterpret_cast<const uint4*>(memory + at);
+  const auto* words = reinterpret_cast<const uint32_t*>(copy + at);
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// A stage that sums whole frames, eight at a time. Called by all lanes; `mine`: this one has a packet there. One whose
+// beginning has moved is done again by the host (frame_result).
+template <typename Stage>
+__device__ __forceinline__ uint8_t sum_frames(const Stage& stage, Walker& w, bool mine, const WarpFrames& f) {
+  const uint32_t lane = threadIdx.x & 31;
+  Packet& p = w.packet;
+  const bool sums = mine && p.data == 0 && stage.wrong(p) == DropReason::kNone;
+  const uint32_t covers = sums ? stage.covers(p) : 0;
+  uint32_t crc = kCrc32Start;
+#pragma unroll 1
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    const auto frame = static_cast<int>(turn * 8 + lane / 4);
+    const uint32_t bytes = __shfl_sync(kAll, covers, frame), at = __shfl_sync(kAll, f.at, frame);
+    const uint32_t have = __shfl_sync(kAll, f.have, frame);
+    if (!__any_sync(kAll, bytes >= WarpGroup::kCrc32Least)) continue;
+    const uint8_t* const copy = f.copy(static_cast<uint32_t>(frame));
+    const uint8_t* const memory = f.frames + at;
+    const uint32_t one = cuda_crc::eight_frames(stage.mode, 0, bytes, kCrc32Start,
+                                                [=](uint32_t from) { return frame_piece(copy, have, memory, from); });
+    const uint32_t its = __shfl_sync(kAll, one, static_cast<int>(lane % 8 * 4));
+    if (lane / 8 == turn) crc = its;
+  }
+  if (!mine) return 0;
+  if (sums && covers < WarpGroup::kCrc32Least) crc = crc32_bitwise(stage.mode, kCrc32Start, f.copy(lane), covers);
+  if constexpr (Stage::kAppends) {
+    return stage.finish(p, crc, w.tail);
+  } else {
+    uint32_t last = 0;
+    for (uint32_t i = 0; sums && i < 4; ++i) {
+      const uint32_t at = covers + i;
+      last |= uint32_t{at < f.have ? f.copy(lane)[at] : f.frames[size_t{f.at} + at]} << (8 * i);
+    }
+    return stage.finish(p, crc, last);
+  }
+}
+
 template <typename Chain, typename Tables>
-__device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker& w, const Tables& tables) {
-  if constexpr (std::is_same_v<Chain, NoChain>) {
+__device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker& w, const Tables& tables,
+                                           const WarpFrames& frames) {
+  if constexpr (std::is_same_v<Chain, NoChain> || std::is_same_v<Chain, SummingChain>) {
 #pragma unroll 1
     for (uint32_t s = program.begin; s < program.end; ++s) {
       const bool mine = w.path == s;
@@ -17,9 +72,12 @@ __device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker&
       const StageSlot& slot = program.program.stages[s];
       uint8_t output = 0;
       auto run = [&](const auto& stage) {
-        // Whoever reads whole frames takes address records (runs_on).
-        if constexpr (!device_detail::kCooperative<std::decay_t<decltype(stage)>>) {
+        // Programs that read whole frames have a kernel of their own (chain_of).
+        using Stage = std::decay_t<decltype(stage)>;
+        if constexpr (!device_detail::kCooperative<Stage>) {
           if (mine) output = stage(w.packet);
+        } else if constexpr (std::is_same_v<Chain, SummingChain>) {
+          output = sum_frames(stage, w, mine, frames);
         }
       };
       visit<RecordKind::kFrame, 0, AllStages::kSize>(slot, tables, run);
@@ -102,7 +160,8 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
   Walker w;
   read_frame(program, record, a.slots, mine, w);
   if (!here) w.path = kPathDropped;
-  walk_frame<Chain>(program, w, tables);
+  const uint32_t have = more || room < kLine ? room : kLine;
+  walk_frame<Chain>(program, w, tables, WarpFrames{copies, a.slots.stride, a.frames, record.at, have});
   const uint64_t result = frame_result(record, a.slots, w);
   const bool usual = here && is_usual_frame(result, usual_stages(program.end));
   const uint32_t all = __ballot_sync(kAll, usual);
@@ -116,6 +175,9 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
     block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
     if (!usual) reinterpret_cast<uint64_t*>(a.out)[i] = result;
     if (a.details != nullptr) a.details[i] = frame_detail(w);
+    if constexpr (std::is_same_v<Chain, SummingChain>) {
+      if (a.tails != nullptr) a.tails[i] = w.tail;
+    }
   }
   __syncwarp();
   // A packet that is redone or dropped leaves nothing that anybody reads.

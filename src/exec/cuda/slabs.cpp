@@ -144,6 +144,7 @@ class CudaSlabs final : public SlabDriver {
       const FrameResults results = FrameResults::at(a.out, count);
       a.blocks = results.blocks;
       a.details = shape_.record.key_out != 0 ? results.details : nullptr;
+      a.tails = shape_.record.tails != 0 ? tails_of(shape_.record, results, count) : nullptr;
     }
     const size_t shared = shared_bytes(pool.slots);
     void* arguments[] = {&program_, &a};

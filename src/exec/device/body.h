@@ -16,6 +16,7 @@ struct Walker {
   uint32_t visited = 0;
   uint8_t path = kPathDropped;
   uint8_t output = 0;
+  uint32_t tail = 0;             // frame records: what a stage appended, 4 bytes
   uint8_t moves = 0;             // stages met so far that may move the extent
   uint32_t lengths[kMaxStages];  // the packet's length after each of them: byte counters go by it
 };
@@ -197,6 +198,7 @@ SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& recor
   w.visited = 0;
   w.output = 0;
   w.moves = 0;
+  w.tail = 0;
   w.path = slots.splits(record.bytes) && !headers_fit_region(copy, record.bytes) ? kPathDropped : program.begin;
 }
 
@@ -211,9 +213,13 @@ SLUICE_HD uint32_t frame_bytes_back(const FrameRecord& record, const FrameSlots&
 }
 SLUICE_HD uint64_t frame_result(const FrameRecord& record, const FrameSlots& slots, const Walker& w) {
   const Packet& p = w.packet;
-  const uint32_t cut = uint32_t{record.bytes} - p.end;
-  const uint32_t wire_end = cut != 0 ? p.end : uint32_t{record.bytes} + record.longer;
-  const bool fits = p.end <= record.bytes && p.wire_end == wire_end && p.data >= -static_cast<int32_t>(kFrameFront) &&
+  // What was appended is a tail.
+  const uint32_t end = p.end - p.appended;
+  const uint32_t cut = uint32_t{record.bytes} - end;
+  const uint32_t wire_end = cut != 0 ? end : uint32_t{record.bytes} + record.longer;
+  const bool fits = end <= record.bytes && p.wire_end - p.appended == wire_end &&
+                    (p.appended == 0 || (p.appended == kTailBytes && p.data == 0)) &&
+                    p.data >= -static_cast<int32_t>(kFrameFront) &&
                     (is_frame_head(slots, p) ||
                      (frame_bytes_back(record, slots, p) <= slots.room(record.bytes) && !slots.splits(record.bytes)));
   return pack_frame_result(w.visited, w.output, p.reason, p.data, cut, p.port, !fits);

@@ -159,7 +159,7 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
 }
 
 // Whole segments, from the frame as it came to the frame as it leaves.
-Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& router, bool one_list) {
+Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& router, bool one_list, bool pooled) {
   Offload o;
   const auto not_so = [&](std::string why) {
     o.why = std::move(why);
@@ -171,7 +171,15 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
     return not_so("frames are sent where packets come from a source alone, to one stage");
   }
   const auto stages = static_cast<unsigned>(node.elements.size());
-  if (first.frame != FrameUse::kHeaders || needs_key(plan.programs[node.program], node, router, stages, false)) {
+  // A sum over whole frames may be the last stage: what it appends comes back apart. What it cuts off is counted where
+  // it is the only one.
+  const auto sums = [&](size_t s) {
+    const StageTraits t = traits(s);
+    const bool appends = (t.writes & kFieldFrame) != 0;
+    return t.frame == FrameUse::kPayload && s + 1 == node.elements.size() && (appends || s == 0) && !pooled;
+  };
+  if ((first.frame != FrameUse::kHeaders && !sums(0)) ||
+      needs_key(plan.programs[node.program], node, router, stages, false)) {
     return not_so(
         fmt::format("{} does not parse frames from their first byte", router.elements[node.elements[0]]->name));
   }
@@ -179,6 +187,12 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
   for (size_t s = 0; s < node.elements.size(); ++s) {
     const Element& element = *router.elements[node.elements[s]];
     const StageTraits t = traits(s);
+    if (sums(s)) {
+      o.shape.sums = 1;
+      o.shape.tails = (t.writes & kFieldFrame) != 0 ? 1 : 0;
+      o.writes |= t.writes;
+      continue;
+    }
     if (t.frame != FrameUse::kNone && t.frame != FrameUse::kHeaders) {
       return not_so(fmt::format("{} may read more of a frame than its headers", element.name));
     }
@@ -204,7 +218,9 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
   o.shape.key_out = one_list ? 1 : 0;
   o.end = static_cast<uint8_t>(node.elements.size());
   o.writes_frame = (o.writes & kFieldFrame) != 0;
-  o.why = "frames are sent and come back edited";
+  o.why = o.shape.sums == 0    ? "frames are sent and come back edited"
+          : o.shape.tails != 0 ? "whole frames are sent, what was edited and appended comes back"
+                               : "whole frames are sent";
   o.stays = fmt::format(
       "frames of over {} bytes go by their first {}, but stay on the host where IPv6 extension headers follow; packets "
       "that go on elsewhere than to a sink are done again on the host",
@@ -214,7 +230,8 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
 
 }  // namespace
 
-std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list) {
+std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list,
+                                   bool pooled) {
   std::vector<Offload> all;
   for (const PlanNode& node : plan.nodes) {
     Offload o;
@@ -223,9 +240,9 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
     } else if (choice == RecordChoice::kKey) {
       o = by_key(node, router, one_list);
     } else if (choice == RecordChoice::kFrame) {
-      o = by_whole_frame(plan, node, router, one_list);
+      o = by_whole_frame(plan, node, router, one_list, pooled);
     } else if (choice == RecordChoice::kListed) {
-      o = by_whole_frame(plan, node, router, one_list);
+      o = by_whole_frame(plan, node, router, one_list, pooled);
       if (!o.on_device) o = by_frame(plan, node, router, RecordKind::kAddress, one_list);
     } else if (choice == RecordChoice::kHeader || choice == RecordChoice::kAddress) {
       o = by_frame(plan, node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress,
@@ -233,8 +250,10 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
     } else {
       FieldMask writes = 0;
       for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
-      if (choice == RecordChoice::kAutoFrames && (writes & kLookups) != 0) {
-        o = by_whole_frame(plan, node, router, one_list);
+      bool sums = false;
+      for (unsigned e : node.elements) sums |= router.elements[e]->stage_traits().frame == FrameUse::kPayload;
+      if (choice == RecordChoice::kAutoFrames && ((writes & kLookups) != 0 || sums)) {
+        o = by_whole_frame(plan, node, router, one_list, pooled);
         if (o.on_device) {
           o.why += ": batches are large, and the host neither parses nor edits";
           all.push_back(std::move(o));
@@ -243,8 +262,6 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
       }
       // Fewest bytes first; a program with neither a lookup nor a sum over the frame gains nothing by the trip.
       o = by_key(node, router, one_list);
-      bool sums = false;
-      for (unsigned e : node.elements) sums |= router.elements[e]->stage_traits().frame == FrameUse::kPayload;
       if (sums) {
         o = by_frame(plan, node, router, RecordKind::kAddress, one_list);
       } else if (!o.on_device) {
@@ -266,7 +283,7 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (o.keys) shape.kind = RecordKind::kKey4;
   // Of packets that leave as most do.
   if (shape.kind == RecordKind::kFrame) {
-    const uint32_t detail = shape.key_out != 0 ? sizeof(FrameDetail) : 0;
+    const uint32_t detail = (shape.key_out != 0 ? sizeof(FrameDetail) : 0) + (shape.tails != 0 ? kTailBytes : 0);
     return {bytes_in(shape), uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} + detail};
   }
   return {bytes_in(shape), bytes_out(shape)};

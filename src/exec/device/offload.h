@@ -38,7 +38,9 @@ struct Offload {
 
 // One offload per node (by node index; nodes that are no segment stay on the host). `one_list`: no two access lists of
 // one segment go, since a result brings one rule back; the second one, and what follows it, stays on the host.
-std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list = false);
+// `pooled`: frames are gathered for the device, so that it has the first bytes of long ones alone.
+std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list = false,
+                                   bool pooled = false);
 
 // Bytes per packet each way, for IPv4.
 struct CrossingBytes {

@@ -340,6 +340,9 @@ static_assert(sizeof(FrameBlock) == 144);
 struct FrameDetail {
   uint32_t rule, next_hop;
 };
+// With RecordShape::tails a word of each record follows the rest: what stands behind a packet that left the last stage
+// by output 0.
+inline constexpr uint32_t kTailBytes = 4;
 static_assert(sizeof(FrameDetail) == 8);
 // Where the results of `count` frames lie, from `out` on.
 struct FrameResults {
@@ -380,8 +383,14 @@ struct RecordShape {
   uint8_t key_out = 0;              // and comes back; frame: rule and next hop do (FrameDetail)
   uint8_t moves = 0;                // stages of the program that may move the extent: so many lengths come back
   uint16_t region = kRecordRegion;  // header: bytes of the frame, at most kRecordRegion
-  uint16_t reserved2 = 0;
+  uint8_t sums = 0;                 // frame: the last stage reads whole frames, from their first byte on
+  uint8_t tails = 0;                // frame: it appends 4 bytes, which come back apart from the frame
 };
+
+// Where the tails of `count` frames lie.
+SLUICE_HD uint32_t* tails_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
+  return reinterpret_cast<uint32_t*>(results.details + (shape.key_out != 0 ? count : 0));
+}
 
 // Words in and out of one record (a key's result is none: it has 8 bytes).
 //   header in:    registers | key? | region bytes from the frame's start
@@ -433,7 +442,8 @@ SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
 SLUICE_HD constexpr size_t results_bytes(const RecordShape& s, uint32_t count) {
   if (s.kind != RecordKind::kFrame) return size_t{count} * bytes_out(s);
   const size_t blocks = (size_t{count} + FrameBlock::kRecords - 1) / FrameBlock::kRecords;
-  return size_t{count} * (8 + (s.key_out != 0 ? sizeof(FrameDetail) : 0)) + blocks * sizeof(FrameBlock);
+  return size_t{count} * (8 + (s.key_out != 0 ? sizeof(FrameDetail) : 0) + (s.tails != 0 ? kTailBytes : 0)) +
+         blocks * sizeof(FrameBlock);
 }
 inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
 inline constexpr uint32_t kMaxWordsOut =

@@ -244,7 +244,7 @@ Result<PackedTables> pack_tables(const Device& device, const Snapshot& snapshot,
   visit_stages(program, tables);
   if (!tables.result.ok()) return std::move(tables.result).error();
   const RecordKind kind = offload.keys ? RecordKind::kKey4 : offload.shape.kind;
-  const size_t room = table_room(memory, kind, device.info().shared_bytes);
+  const size_t room = offload.shape.sums != 0 ? 0 : table_room(memory, kind, device.info().shared_bytes);
   if (room == 0) {
     return Error(fmt::format("tables in {} memory: kernels that take {} records read global memory alone",
                              to_string(memory), to_string(kind)),

@@ -138,11 +138,14 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
 // The same for a frame: as a lane of a kernel does it that reaches the host's memory, over a copy of what crosses. The
 // frames of `pool` lie at `from`.
 void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& record, const std::byte* from,
-               const SlabDriver::Range& pool, const RecordShape& shape, const FrameResults& results) {
-  alignas(16) uint8_t copy[kFrameFront + kFrameMostRoom];
+               const SlabDriver::Range& pool, const RecordShape& shape, const FrameResults& results, uint32_t count) {
+  // A kernel that sums reads what it has no copy of where it lies; here it is all in the copy.
+  std::vector<uint8_t> whole(shape.sums != 0 ? kFrameFront + record.bytes + kFrameMostRoom + kTailroom : 0);
+  alignas(16) uint8_t part[kFrameFront + kFrameMostRoom];
+  uint8_t* const copy = shape.sums != 0 ? whole.data() : part;
   uint8_t* frame = copy + kFrameFront;
   const uint32_t room = pool.slots.room(record.bytes);
-  std::memcpy(frame, from + (record.at - pool.first), room);
+  std::memcpy(frame, from + (record.at - pool.first), shape.sums != 0 ? std::max<uint32_t>(room, record.bytes) : room);
   Walker walker;
   read_frame(program, record, pool.slots, frame, walker);
   walk_alone(program, walker);
@@ -158,11 +161,15 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
     results.words[i] = result;
   }
   if (shape.key_out != 0) results.details[i] = frame_detail(walker);
+  if (shape.tails != 0 && walker.packet.appended != 0)
+    std::memcpy(tails_of(shape, results, count) + i, frame + walker.packet.end - kTailBytes, kTailBytes);
   if ((result & kFrameRedo) != 0 || walker.path == kPathDropped) return;
   if (is_frame_head(pool.slots, walker.packet)) {
     const uint32_t head = pool.slots.head;
-    // What does not come back is as it was.
-    if (room > head) SLUICE_CHECK(std::memcmp(frame + head, from + (record.at - pool.first) + head, room - head) == 0);
+    // What does not come back is as it was, up to what was appended, which comes back as a tail.
+    const Packet& p = walker.packet;
+    const uint32_t kept = p.appended != 0 ? std::min<uint32_t>(room, p.end - p.appended) : room;
+    if (kept > head) SLUICE_CHECK(std::memcmp(frame + head, from + (record.at - pool.first) + head, kept - head) == 0);
     std::memcpy(static_cast<std::byte*>(pool.heads_there) + size_t{i} * head, frame, head);
     return;
   }
@@ -291,7 +298,7 @@ class EmuSlabs final : public SlabDriver {
           const auto* records =
               slab.pool.records != nullptr ? slab.pool.records : reinterpret_cast<const FrameRecord*>(slab.in.data());
           run_frame(*program, i, records[i], from, slab.pool, shape_.record,
-                    FrameResults::at(slab.out.data(), slab.count));
+                    FrameResults::at(slab.out.data(), slab.count), slab.count);
         } else {
           run_record(*program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         }
