@@ -153,6 +153,8 @@ TABLE = [
       "--mode launch --records frame --batch 256,512,1024,2048,4096,8192 --packets 4000000"),
     *[M(f"device_frames_x{w}", "gpu", 20, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --mode launch "
         f"--records frame --workers {w} --packets 16000000 --batch 1024,4096,8192") for w in (1, 2, 4, 8)],
+    *[M(f"device_frames_there_x{w}", "gpu", 20, f"{FRAMES} --sizes 64 --device cuda --mode launch --records frame --frame-memory device "
+        f"--workers {w} --packets 16000000 --batch 4096,8192") for w in (1, 2, 4, 8, 16)],
     *[M(f"host_frames_x{w}", "host16", 15, f"{FRAMES} --sizes 64 --workers {w} --packets 4000000 --batch 256") for w in (1, 2, 4, 16)],
     M("device_frames_sizes", "gpu", 40, f"{FRAMES} --sizes 64,512,1518 --device cuda --mode launch --records frame --workers 2 "
       "--packets 12000000 --batch 8192"),

@@ -202,7 +202,7 @@ Result<void> CudaShared::prepare_runs() {
   for (size_t i = 0; i < run_copied_.size() && e == cudaSuccess; ++i)
     e = cudaEventCreateWithFlags(&run_copied_[i], cudaEventDisableTiming);
   if (e != cudaSuccess) return cuda_error(e, "create a stream for runs of frames");
-  auto made = memory->allocate_device(CopiedRuns::kPlaces * kRunBytes);
+  auto made = memory->allocate_device(CopiedRuns::kPlaces * kPlaceBytes);
   if (!made) return std::move(made).error();
   run_memory_ = static_cast<std::byte*>(*made);
   return {};
@@ -210,7 +210,7 @@ Result<void> CudaShared::prepare_runs() {
 
 Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream_t stream) {
   const auto copy = [&](uint32_t place) -> Result<void> {
-    std::byte* const to = run_memory_ + place * kRunBytes;
+    std::byte* const to = run_memory_ + place * kPlaceBytes;
     cudaError_t e = cudaMemcpyAsync(to, run.host, run.bytes, cudaMemcpyHostToDevice, run_stream_);
     if (e == cudaSuccess) e = cudaEventRecord(run_copied_[place], run_stream_);
     if (e == cudaSuccess) return {};
@@ -223,7 +223,7 @@ Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream
     runs.leave(*place);
     return cuda_error(e, "wait for a run of frames");
   }
-  return RunPlace{*place, run_memory_ + *place * kRunBytes};
+  return RunPlace{*place, run_memory_ + *place * kPlaceBytes};
 }
 
 Result<cudaStream_t> CudaShared::slab_stream() {

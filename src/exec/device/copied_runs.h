@@ -3,13 +3,17 @@
 // copy engine moves pieces of 2 MiB at twice the rate of pieces of 256 KiB (docs/notebook/device.md).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 
 #include "base/result.h"
+#include "batch/batch.h"
 #include "batch/lent_rows.h"
+#include "exec/device/record.h"
 
 namespace sluice {
 
@@ -20,11 +24,20 @@ struct LentRun {
   size_t bytes = 0;
 };
 inline constexpr size_t kRunBytes = size_t{2} << 20;
+inline constexpr size_t kPlaceBytes = size_t{8} << 20;  // that a run may have
+
+// How many frames of at most `longest` bytes make a run: kRunBytes of them, or a batch where that is more and has a
+// place. 0: none.
+inline uint64_t rows_of_run(uint32_t longest) {
+  // Long ones begin lines (PackedFrames).
+  const uint64_t bytes =
+      longest <= kFrameRegion ? lent_bytes(std::max(longest, 1u)) : (uint64_t{longest} + 63) / 64 * 64;
+  return std::max(kRunBytes / bytes, std::min(uint64_t{Batch::kMaxPackets}, std::bit_floor(kPlaceBytes / bytes)));
+}
 
 // The run of which `count` rows are a part; none where they belong to two.
 inline LentRun run_of(const LentRows& rows, uint32_t count) {
-  const uint64_t longest = lent_bytes(rows.longest);
-  const uint64_t each = kRunBytes / (longest != 0 ? longest : kLentUnit);
+  const uint64_t each = rows_of_run(rows.longest);
   if (each == 0 || rows.row / each != (rows.row + count - 1) / each) return {};
   const uint64_t begin = rows.row / each * each, rest = rows.total - begin;
   const FrameRecord* const first = rows.records - (rows.row - begin);
@@ -33,7 +46,7 @@ inline LentRun run_of(const LentRows& rows, uint32_t count) {
           size_t{last.at} - first->at + lent_bytes(last.bytes)};
 }
 
-// The places of runs on one device, each of kRunBytes. Thread-safe.
+// The places of runs on one device, each of kPlaceBytes. Thread-safe.
 class CopiedRuns {
  public:
   static constexpr uint32_t kPlaces = 32;
