@@ -166,6 +166,8 @@ TABLE = [
       "--ways launch/staged/full,persistent/staged/full"),
     M("functions_workers", "gpu", 25, f"{FUNCTIONS} --function mirror,crc --sizes 1024 --workers 1,4,16 --batch 1024 "
       "--ways launch/staged/full,persistent/staged/full"),
+    M("functions_frames", "gpu", 40, "sluice bench functions --device cuda --packets 8000000 --function mirror,crc --sizes 64,1024 --workers 1,4 "
+      "--batch 4096 --records frame --ways launch/staged/full,launch/zerocopy/full"),
     M("functions_crc", "gpu", 60, "sluice bench functions --device cuda --function crc --sizes 64,128,256,512,1024,1518,9000 --resident "
       "--packets 400000 --workers 8 --batch 1024"),
     M("functions_chain", "gpu", 30, f"{FUNCTIONS} --function chain,separate --sizes 64,256,1024 --workers 8 --batch 1024 "
