@@ -313,9 +313,11 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
     return cuda_error(e, fmt::format("read the properties of device {}", ordinal));
   }
   // Loads each kernel now, and shows now whether there is code for this device.
+  size_t local_bytes = 0;
   for (const void* kernel : all_kernels()) {
     cudaFuncAttributes attributes{};
     cudaError_t e = cudaFuncGetAttributes(&attributes, kernel);
+    local_bytes = std::max(local_bytes, attributes.localSizeBytes);
     if (e == cudaSuccess) {
       e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(properties.sharedMemPerBlockOptin - attributes.sharedSizeBytes));
@@ -325,6 +327,16 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
       return cuda_error(e, fmt::format("load the kernels on {} (compute capability {}.{})", properties.name,
                                        properties.major, properties.minor));
     }
+  }
+
+  // Local memory that a launch finds too small grows when nothing runs any more, and resident kernels never end: the
+  // launch of a second ring would wait for the first one for ever.
+  size_t room = 0;
+  cudaError_t e = cudaDeviceGetLimit(&room, cudaLimitStackSize);
+  if (e == cudaSuccess && room < local_bytes) e = cudaDeviceSetLimit(cudaLimitStackSize, local_bytes);
+  if (e != cudaSuccess) {
+    (void)cudaGetLastError();
+    return cuda_error(e, fmt::format("reserve {} bytes of local memory per thread", local_bytes));
   }
 
   auto shared = std::make_shared<CudaShared>();
