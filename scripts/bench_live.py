@@ -243,7 +243,7 @@ class Bench:
         if process.returncode != 0:
             raise RuntimeError(f"{' '.join(words)}: exit code {process.returncode}\n{process.said[1].strip()}")
         process.report = json.loads(process.said[0])
-        for port in process.report["interfaces"]:
+        for port in process.report["ports"]:
             if port["method"] != method:
                 raise RuntimeError(f"{port['name']} was opened by {port['method']} and not by {method}")
         if not process.report["conserved"]:
@@ -335,7 +335,7 @@ class Bench:
             said = json.loads(out)
             if said["packets_in"] < packets:
                 raise RuntimeError(f"{said['packets_in']} packets of {packets} in 120 s")
-            if any(port["method"] != "dpdk" for port in said["interfaces"]) or not said["conserved"]:
+            if any(port["method"] != "dpdk" for port in said["ports"]) or not said["conserved"]:
                 raise RuntimeError("a run by another method, or packets are missing")
             if said["packets_out"] < 0.99 * said["packets_in"]:
                 raise RuntimeError(f"not all packets leave: {said['drops']}")
@@ -360,7 +360,7 @@ class Bench:
         def once(packets):
             out, _ = self.timed(120, self.programs[key], "run", "two.click", "--workers", 2, "--limit", packets, "-q", "-o", "json")
             said = json.loads(out)
-            if any(port["method"] != "dpdk" for port in said["interfaces"]) or not said["conserved"] or said["workers"] != 2:
+            if any(port["method"] != "dpdk" for port in said["ports"]) or not said["conserved"] or said["workers"] != 2:
                 raise RuntimeError("a run by another method or one worker, or packets are missing")
             return said["packets_in"], said["seconds"]
 
@@ -563,7 +563,7 @@ class Overload(Bench):
     @staticmethod
     def account(said, came, left, denied):
         """That every packet of the interfaces is in the report, and has a name there where it was lost."""
-        queues = next(port["rx"] for port in said["interfaces"] if port["name"] == "d0")
+        queues = next(port["rx"] for port in said["ports"] if port["name"] == "d0")
         received = said["packets_in"]
         lost = {why: sum(queue[why] for queue in queues) for why in ("missed", "too_long", "invalid")}
         if came != received + sum(lost.values()):

@@ -162,7 +162,7 @@ class Soak:
         def more(name, side, what):
             return after[name][side][what] - before[name][side][what]
 
-        ports = {port["name"]: port for port in report["interfaces"]}
+        ports = {port["name"]: port for port in report["ports"]}
         rx = {key: sum(queue[key] for queue in ports["d0"]["rx"]) for key in ("packets", "missed", "too_long", "invalid")}
         tx = {key: sum(queue[key] for queue in ports["d1"]["tx"]) for key in ("packets", "failed")}
         flaps = sum(count for kind, count in self.done.items() if kind.startswith("flaps"))

@@ -272,7 +272,7 @@ class Live(unittest.TestCase):
         return Said(arguments, pathlib.Path(folder), None)
 
     def report(self, method="af_xdp", **changes):
-        return {"interfaces": [{"name": "d0", "method": "af_xdp"}, {"name": "d1", "method": method}], "conserved": True, "packets_in": 4_000_000,
+        return {"ports": [{"name": "d0", "method": "af_xdp"}, {"name": "d1", "method": method}], "conserved": True, "packets_in": 4_000_000,
                 "drops": {"acl-deny": 4_000_000}, **changes}
 
     def test_a_row_is_what_came_back_and_of_the_method_in_its_name(self):
@@ -308,7 +308,7 @@ class Overload(unittest.TestCase):
     """bench_live --flood without a network."""
 
     def report(self, **changes):
-        return {"interfaces": [{"name": "d0", "rx": [{"missed": 500, "too_long": 0, "invalid": 0}, {"missed": 40, "too_long": 2, "invalid": 0}]}, {"name": "d1"}],
+        return {"ports": [{"name": "d0", "rx": [{"missed": 500, "too_long": 0, "invalid": 0}, {"missed": 40, "too_long": 2, "invalid": 0}]}, {"name": "d1"}],
                 "packets_in": 1000, "packets_out": 900, "drops": {"tx-full": 100}, **changes}
 
     def test_every_packet_of_the_interfaces_has_a_name_in_the_report(self):

@@ -183,7 +183,7 @@ class LiveCapturesTest : public testing::RouterTest {
     EXPECT_EQ(report["packets_out"], expected_["packets_out"].get<size_t>() + out_more);
     EXPECT_EQ(report["drops"], expected_["drops"]);
     EXPECT_TRUE(report["conserved"].get<bool>());
-    for (const Json& one : report["interfaces"]) {
+    for (const Json& one : report["ports"]) {
       for (const Json& rx : one["rx"])
         EXPECT_EQ(rx["missed"].get<size_t>() + rx["too_long"].get<size_t>() + rx["invalid"].get<size_t>(), 0u)
             << one.dump();
@@ -235,12 +235,12 @@ class LiveCapturesTest : public testing::RouterTest {
     }
     const Json report = stop();
     expect_equal(seen, report);
-    ASSERT_EQ(report["interfaces"].size(), 2u);
-    ASSERT_EQ(report["interfaces"][0]["rx"].size(), queues);
+    ASSERT_EQ(report["ports"].size(), 2u);
+    ASSERT_EQ(report["ports"][0]["rx"].size(), queues);
     // Generic XDP sees all that comes from a veth pair by its first queue.
     const bool spread = method.find("generic") == std::string::npos;
-    for (const Json& rx : report["interfaces"][0]["rx"])
-      EXPECT_GE(rx["packets"], spread ? 1 : 0) << report["interfaces"].dump();
+    for (const Json& rx : report["ports"][0]["rx"])
+      EXPECT_GE(rx["packets"], spread ? 1 : 0) << report["ports"].dump();
   }
   void forward_by_veth(const std::string& method) {
     for (const unsigned queues : {1u, 2u}) {

@@ -66,7 +66,7 @@ class LiveGraphsRouterTest : public testing::RouterTest {
     return report;
   }
   static Json interface(const Json& report, const std::string& name) {
-    for (const Json& one : report["interfaces"]) {
+    for (const Json& one : report["ports"]) {
       if (one["name"] == name) return one;
     }
     return {};
@@ -118,8 +118,8 @@ TEST_F(LiveGraphsRouterTest, AQueueIsBetweenTwoNetworks) {
     const Json report = done();
     EXPECT_EQ(report["packets_in"], 2000);
     EXPECT_EQ(report["packets_out"], 2000);
-    EXPECT_EQ(interface(report, "d0")["rx"][0]["packets"], 2000) << report["interfaces"].dump();
-    EXPECT_EQ(interface(report, "d1")["tx"][0]["packets"], 2000) << report["interfaces"].dump();
+    EXPECT_EQ(interface(report, "d0")["rx"][0]["packets"], 2000) << report["ports"].dump();
+    EXPECT_EQ(interface(report, "d1")["tx"][0]["packets"], 2000) << report["ports"].dump();
   }
 }
 
@@ -490,7 +490,7 @@ TEST_F(LiveSwapRouterTest, PortsOpenAndCloseWithTheGraph) {
       const Json report = done();
       EXPECT_EQ(report["packets_in"], 400);
       EXPECT_EQ(report["packets_out"], 400);
-      EXPECT_EQ(interface(report, "d1")["tx"][0]["packets"], 300) << report["interfaces"].dump();
+      EXPECT_EQ(interface(report, "d1")["tx"][0]["packets"], 300) << report["ports"].dump();
       EXPECT_TRUE(interface(report, "d1")["closed"].get<bool>());
       EXPECT_EQ(interface(report, "d2")["tx"][0]["packets"], 100);
       EXPECT_FALSE(interface(report, "d2")["closed"].get<bool>());
@@ -538,7 +538,7 @@ TEST_F(LiveSwapRouterTest, NothingIsLostUnderTrafficAndFlowsKeepTheirOrder) {
   }
   EXPECT_EQ(came, sent);
   const Json report = done();
-  EXPECT_EQ(report["packets_in"], sent) << report["interfaces"].dump();
+  EXPECT_EQ(report["packets_in"], sent) << report["ports"].dump();
   EXPECT_EQ(report["packets_out"], sent);
 }
 
@@ -618,8 +618,8 @@ TEST_F(LiveSwapRouterTest, WhatIsNoLongerReceivedIsTheKernelsAgain) {
       const Json report = done();
       EXPECT_EQ(report["packets_in"], 150);
       EXPECT_EQ(report["packets_out"], 150);
-      EXPECT_EQ(interface(report, "d0")["rx"][0]["packets"], 150) << report["interfaces"].dump();
-      EXPECT_EQ(interface(report, "d0")["rx"][0]["missed"], 0) << report["interfaces"].dump();
+      EXPECT_EQ(interface(report, "d0")["rx"][0]["packets"], 150) << report["ports"].dump();
+      EXPECT_EQ(interface(report, "d0")["rx"][0]["missed"], 0) << report["ports"].dump();
     }
   }
 }
@@ -701,7 +701,7 @@ TEST_F(LinkAgainRouterTest, ARemovedInterfaceThatIsMadeAgainIsThePort) {
       ten();
       const Json report = done();
       EXPECT_EQ(report["packets_out"], 30) << read("log");
-      EXPECT_EQ(interface(report, "d0")["link"], "up") << report["interfaces"].dump();
+      EXPECT_EQ(interface(report, "d0")["link"], "up") << report["ports"].dump();
       EXPECT_GE(interface(report, "d0")["link_changes"], 2);
       EXPECT_EQ(interface(report, "d0")["rx"][0]["packets"], 30);
       EXPECT_EQ(interface(report, "d1")["tx"][0]["packets"], 30);

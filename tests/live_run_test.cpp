@@ -113,8 +113,8 @@ class LiveRunTest : public testing::RouterTest {
     EXPECT_EQ(report["drops"], expected["drops"]);
     EXPECT_TRUE(report["conserved"].get<bool>());
     EXPECT_FALSE(report["partial"].get<bool>());
-    ASSERT_EQ(report["interfaces"].size(), 2u);
-    EXPECT_EQ(report["interfaces"][0]["rx"][0]["missed"], 0) << report["interfaces"].dump();
+    ASSERT_EQ(report["ports"].size(), 2u);
+    EXPECT_EQ(report["ports"][0]["rx"][0]["missed"], 0) << report["ports"].dump();
   }
 };
 
@@ -182,7 +182,7 @@ TEST_F(LiveRunTest, WhatARingHasNoRoomForIsTxFullAndItsChunksAreGivenBack) {
   EXPECT_EQ(report["packets_in"], 200'000);
   EXPECT_EQ(report["packets_out"], 1023);
   EXPECT_EQ(report["drops"]["tx-full"], 200'000 - 1023);
-  EXPECT_EQ(report["interfaces"][1]["tx"][0]["packets"], 1023);
+  EXPECT_EQ(report["ports"][1]["tx"][0]["packets"], 1023);
 }
 
 TEST_F(LiveRunTest, WhatIsMissingIsSaid) {

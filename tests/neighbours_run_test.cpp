@@ -140,7 +140,7 @@ class NeighboursRunTest : public testing::RouterTest {
     EXPECT_TRUE(report["conserved"].get<bool>()) << report.dump();
   }
   static Json interface(const Json& report, const char* name) {
-    for (const Json& one : report["interfaces"]) {
+    for (const Json& one : report["ports"]) {
       if (one["name"] == name) return one;
     }
     return {};
@@ -272,8 +272,8 @@ TEST_F(NeighboursRunTest, ALinkThatFlapsIsSaidAndCountedAndGoesOn) {
   EXPECT_EQ(times("port d1: up\n"), 1u) << log;
   EXPECT_EQ(times("port d0: the interface is called e0 now\n"), 1u) << log;
   EXPECT_GE(times("port d1: its addresses have changed\n"), 1u) << log;
-  EXPECT_EQ(interface(report, "d1")["link"], "up") << report["interfaces"].dump();
-  EXPECT_GE(interface(report, "d1")["link_changes"], 2) << report["interfaces"].dump();
+  EXPECT_EQ(interface(report, "d1")["link"], "up") << report["ports"].dump();
+  EXPECT_GE(interface(report, "d1")["link_changes"], 2) << report["ports"].dump();
 }
 
 TEST_F(NeighboursRunTest, AnInterfaceThatIsRemovedEndsThereAndOthersGoOn) {
@@ -300,8 +300,8 @@ TEST_F(NeighboursRunTest, AnInterfaceThatIsRemovedEndsThereAndOthersGoOn) {
   const Json report = stop();
   expect_conserved(report);
   EXPECT_NE(read("log").find("port d0: gone\n"), std::string::npos) << read("log");
-  EXPECT_EQ(report["interfaces"].size(), 2u);
-  EXPECT_NE(report["interfaces"].dump().find("\"gone\""), std::string::npos) << report["interfaces"].dump();
+  EXPECT_EQ(report["ports"].size(), 2u);
+  EXPECT_NE(report["ports"].dump().find("\"gone\""), std::string::npos) << report["ports"].dump();
   EXPECT_GE(dropped(report, "unresolved-neighbour") + dropped(report, "no-adjacency") + dropped(report, "tx-full"), 1)
       << report.dump();
 }

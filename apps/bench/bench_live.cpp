@@ -217,7 +217,7 @@ class Run {
     const Json report = Json::parse(ended.out, nullptr, false);
     if (ended.code != 0 || !report.is_object())
       fail(Exit::kCheckFailed, fmt::format("sluice run ended with exit code {}: {}", ended.code, message_of(ended)));
-    for (const Json& port : report.at("interfaces"))
+    for (const Json& port : report.at("ports"))
       if (port.at("method") != method_)
         fail(Exit::kCheckFailed, fmt::format("{} was opened by {} and not by {}", port.at("name").get<std::string>(),
                                              port.at("method").get<std::string>(), method_));

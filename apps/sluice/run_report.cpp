@@ -19,7 +19,7 @@ Json run_json(const RunFlags& o, const Pipeline& pipeline, const PipelineRun& do
   if (o.live.top != 0) json["top_rules"] = live.top();
   if (o.priorities.on) json["classes"] = classes_json(report);
   json["interrupted"] = done.interrupted;
-  for (const LivePortReport& port : report.live_ports) json["interfaces"].push_back(to_json(port));
+  for (const LivePortReport& port : report.live_ports) json["ports"].push_back(to_json(port));
   if (!report.devices.empty()) {
     json["offload"] = {{"offloaded", report.offload.offloaded},
                        {"on_host", report.offload.on_host},
