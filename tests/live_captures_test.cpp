@@ -183,7 +183,7 @@ class LiveCapturesTest : public testing::RouterTest {
     EXPECT_EQ(report["packets_out"], expected_["packets_out"].get<size_t>() + out_more);
     EXPECT_EQ(report["drops"], expected_["drops"]);
     EXPECT_TRUE(report["conserved"].get<bool>());
-    for (const Json& one : report["ports"]) {
+    for (const Json& one : report.at("ports")) {
       for (const Json& rx : one["rx"])
         EXPECT_EQ(rx["missed"].get<size_t>() + rx["too_long"].get<size_t>() + rx["invalid"].get<size_t>(), 0u)
             << one.dump();
@@ -239,7 +239,7 @@ class LiveCapturesTest : public testing::RouterTest {
     ASSERT_EQ(report["ports"][0]["rx"].size(), queues);
     // Generic XDP sees all that comes from a veth pair by its first queue.
     const bool spread = method.find("generic") == std::string::npos;
-    for (const Json& rx : report["ports"][0]["rx"])
+    for (const Json& rx : report.at("ports")[0].at("rx"))
       EXPECT_GE(rx["packets"], spread ? 1 : 0) << report["ports"].dump();
   }
   void forward_by_veth(const std::string& method) {

@@ -66,7 +66,7 @@ class LiveGraphsRouterTest : public testing::RouterTest {
     return report;
   }
   static Json interface(const Json& report, const std::string& name) {
-    for (const Json& one : report["ports"]) {
+    for (const Json& one : report.at("ports")) {
       if (one["name"] == name) return one;
     }
     return {};

@@ -81,7 +81,7 @@ class LiveRouterTest : public testing::RouterTest {
   void expect_nothing_cut(const Json& report) {
     ASSERT_TRUE(report.is_object()) << read("log") << read("report.json");
     EXPECT_TRUE(report["conserved"].get<bool>());
-    for (const Json& one : report["ports"]) {
+    for (const Json& one : report.at("ports")) {
       for (const Json& rx : one["rx"]) EXPECT_EQ(rx["too_long"].get<int>() + rx["invalid"].get<int>(), 0) << one.dump();
     }
   }
@@ -126,7 +126,7 @@ class LiveRouterTest : public testing::RouterTest {
     if (HasFatalFailure()) return;
     // What did not arrive is what somebody says that he had no room for.
     uint64_t lost = refused_by(*sink_) + report["dropped"].get<uint64_t>();
-    for (const Json& one : report["ports"]) {
+    for (const Json& one : report.at("ports")) {
       for (const Json& rx : one["rx"]) lost += rx["missed"].get<uint64_t>();
     }
     EXPECT_LE(udp["lost_packets"].get<uint64_t>(), lost) << udp.dump() << report.dump();

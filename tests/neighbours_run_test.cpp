@@ -140,7 +140,7 @@ class NeighboursRunTest : public testing::RouterTest {
     EXPECT_TRUE(report["conserved"].get<bool>()) << report.dump();
   }
   static Json interface(const Json& report, const char* name) {
-    for (const Json& one : report["ports"]) {
+    for (const Json& one : report.at("ports")) {
       if (one["name"] == name) return one;
     }
     return {};
