@@ -504,8 +504,7 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     const CrossingBytes bytes = crossing_bytes(o);
     // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
     const bool whole = o.crosses_as_frames();
-    const bool pooled = !o.keys && (whole || o.shape.kind == RecordKind::kAddress) &&
-                        d.transport == Transport::kCommPool && d.mode == DeviceMode::kLaunch;
+    const bool pooled = !o.keys && (whole || o.shape.kind == RecordKind::kAddress) && d.pooled();
     const std::string frames =
         whole && o.shape.sums != 0
             ? fmt::format(", and all of the frame; {} bytes come back", o.writes_frame ? kFrameEdited : 0)
