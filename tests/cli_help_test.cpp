@@ -95,7 +95,7 @@ TEST_F(CliHelpTest, BashCompletesCommandsOptionsAndTheirWords) {
   EXPECT_EQ(completed("/usr/bin/sluice-bench suite --qu"), (std::set<std::string>{"--quick", "--quiet"}));
   EXPECT_EQ(completed("sluice run --wor"), (std::set<std::string>{"--workers"}));
   EXPECT_EQ(completed("sluice route --wor"), completed("sluice classify --wor"));
-  EXPECT_EQ(completed("sluice run --mode \"\""), (std::set<std::string>{"launch", "persistent", "adaptive"}));
+  EXPECT_EQ(completed("sluice run --mode \"\""), (std::set<std::string>{"auto", "launch", "persistent", "adaptive"}));
   EXPECT_EQ(completed("sluice run --acl x --mode per"), (std::set<std::string>{"persistent"}));
   write("edge.acl", "permit ip from any to any\n");
   EXPECT_EQ(completed("sluice run --acl ed"), (std::set<std::string>{"edge.acl"}));

@@ -46,6 +46,12 @@ std::vector<Way> ways() {
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kFrame, 3, 100, 2});
   all.push_back({DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 300});
+  for (const DeviceMode mode : {DeviceMode::kPersistent, DeviceMode::kAdaptive}) {
+    all.push_back({mode, Transport::kStaged, kFrame, 1, 256});
+    all.push_back({mode, Transport::kZeroCopy, kFrame, 3, 100, 2, 2});
+    all.push_back({mode, Transport::kCommList, kFrame, 2, 1000, 1, 8});
+    all.push_back({mode, Transport::kCommPool, kFrame, 2, 33});
+  }
   for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) {
     all.push_back({DeviceMode::kLaunch, transport, kAuto, 1, 256});
     all.push_back({DeviceMode::kLaunch, transport, kAddress, 1, 256});
@@ -60,6 +66,7 @@ std::vector<Way> ways() {
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kKey, 3, 64, 3, 8});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kAuto, 2, 256, 1, 4, 100'000});
   all.push_back({DeviceMode::kAdaptive, Transport::kStaged, kKey, 1, 1024, 1, 4, 50'000});
+  all.push_back({DeviceMode::kAdaptive, Transport::kStaged, kFrame, 1, 1024, 1, 4, 50'000});
   using enum DeviceThreading;
   for (const auto& [mode, transport] :
        {std::pair{DeviceMode::kLaunch, Transport::kStaged}, std::pair{DeviceMode::kPersistent, Transport::kTagged},
@@ -99,12 +106,15 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
       EXPECT_EQ(got.outcome.report.offload.rescued, 0u);
       ASSERT_EQ(got.outcome.report.devices.size(), way.devices);
       // Which worker takes a batch, and so which device, is the machine's.
-      uint64_t records = 0;
+      ChannelStats sent;
       for (const auto& device : got.outcome.report.devices) {
         EXPECT_EQ(device.failure, "");
-        records += device.channels.records;
+        sent.add(device.channels);
       }
-      EXPECT_GT(records, 0u);
+      EXPECT_GT(sent.records, 0u);
+      if (way.mode == DeviceMode::kPersistent) EXPECT_EQ(sent.launches, 0u);
+      if (way.mode == DeviceMode::kLaunch && way.threading == DeviceThreading::kFull)
+        EXPECT_EQ(sent.launches, sent.flights);
     }
   }
 }
@@ -179,12 +189,15 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   };
   const std::vector<Way> resident = {there(staged[0]), there(staged[1]),
                                      there({DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000, 2}),
-                                     there({DeviceMode::kLaunch, Transport::kCommPool, kFrame, 1, 900})};
+                                     there({DeviceMode::kLaunch, Transport::kCommPool, kFrame, 1, 900}),
+                                     there({DeviceMode::kPersistent, Transport::kStaged, kFrame, 2, 900})};
   const std::vector<Way> zero_copy = {{DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 1, 8192},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100, 2, 2},
                                       {DeviceMode::kLaunch, Transport::kCommList, kAuto, 2, 1000},
-                                      {DeviceMode::kLaunch, Transport::kCommPool, kAuto, 3, 900, 2}};
+                                      {DeviceMode::kLaunch, Transport::kCommPool, kAuto, 3, 900, 2},
+                                      {DeviceMode::kPersistent, Transport::kStaged, kFrame, 2, 1000},
+                                      {DeviceMode::kAdaptive, Transport::kStaged, kFrame, 1, 300}};
   const auto check = [&](const std::string& capture, uint32_t limit, const std::vector<Way>& all,
                          const std::vector<std::string>& rests) {
     for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
@@ -281,6 +294,7 @@ TEST(DeviceEquality, SumsAreFrameRecords) {
                                 {DeviceMode::kLaunch, Transport::kStaged, kAuto, 2, 8192},
                                 {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 1000, 2, 2},
                                 {DeviceMode::kLaunch, Transport::kCommList, kAuto, 1, 900},
+                                {DeviceMode::kPersistent, Transport::kStaged, kFrame, 2, 900},
                                 there({DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 700})};
   for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
     for (const std::string& chain : {"SetCRC32", "EtherMirror -> SetCRC32(MODE fcs)",

@@ -88,6 +88,7 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
                            Way{kLaunch, kStaged, kKey, 2, 256}, Way{kLaunch, kCommList, kAddress, 1, 256},
                            Way{kLaunch, kStaged, kFrame, 1, 256}, Way{kLaunch, kStaged, kFrame, 2, 100, 2},
                            Way{kLaunch, kCommList, kFrame, 2, 256}, Way{kLaunch, kCommPool, kFrame, 1, 100},
+                           Way{kPersistent, kStaged, kFrame, 2, 100}, Way{kAdaptive, kCommList, kFrame, 1, 256},
                            Way{kAdaptive, kStaged, kKey, 1, 256}, Way{kLaunch, kStaged, kKey, 3, 64, 1, 4, 0, kMaster},
                            Way{kPersistent, kTagged, kHeader, 2, 64, 1, 4, 0, kMaster}}) {
       // An odd number of ways, an even number of faults: each way meets half of them, where every access is watched.
@@ -221,9 +222,9 @@ TEST(DeviceFaults, ADeviceThatDoesNotStopKeepsItsMemory) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 600, 13);
   ASSERT_EQ(kept_runs(), 0u);
-  for (const Way& way :
-       {Way{kLaunch, kCommList, kAddress, 2, 64}, Way{kLaunch, kCommList, kFrame, 2, 64},
-        Way{kPersistent, kTagged, kAddress, 1, 64}, Way{kLaunch, kCommPool, kAddress, 1, 64, 1, 2, 0, kMaster}}) {
+  for (const Way& way : {Way{kLaunch, kCommList, kAddress, 2, 64}, Way{kLaunch, kCommList, kFrame, 2, 64},
+                         Way{kPersistent, kCommList, kFrame, 2, 64}, Way{kPersistent, kTagged, kAddress, 1, 64},
+                         Way{kLaunch, kCommPool, kAddress, 1, 64, 1, 2, 0, kMaster}}) {
     SCOPED_TRACE(::testing::PrintToString(way));
     const std::string text = way.records == kFrame ? standard(dir, capture) : edits(capture);
     const DeviceOutcome want = run_way(dir, text, nullptr, {});

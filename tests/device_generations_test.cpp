@@ -329,12 +329,14 @@ std::vector<Setting> settings(const std::string& kind) {
   // Each mode, and two devices, once.
   return {{kind, DeviceMode::kPersistent, kAuto, 2, 2},
           {kind, DeviceMode::kLaunch, kHeader, 2, 1},
+          {kind, DeviceMode::kPersistent, kFrame, 2, 1},
           {kind, DeviceMode::kAdaptive, kAuto, 2, 1, 250, false}};
 #else
   std::vector<Setting> all = {
       {kind, DeviceMode::kPersistent, kAuto, 3, 1, 50, true, Transport::kStaged, 40},
       {kind, DeviceMode::kPersistent, kAuto, 2, 2},
       {kind, DeviceMode::kPersistent, kHeader, 2, 1},
+      {kind, DeviceMode::kPersistent, kFrame, 3, 1, 50, true, Transport::kStaged, 40},
       {kind, DeviceMode::kLaunch, kAuto, 3, 1, 50, true, Transport::kStaged, 40},
       {kind, DeviceMode::kLaunch, kHeader, 2, 2},
       {kind, DeviceMode::kLaunch, kAddress, 2, 1, 50, true, Transport::kCommList},

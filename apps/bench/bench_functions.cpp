@@ -406,7 +406,8 @@ Case in_bits(const Case& c, uint32_t size) {
 }
 
 Exit bench_functions(FunctionOptions o) {
-  if (o.ways.empty()) o.ways = {fmt::format("{}/{}/{}", o.device.mode, o.device.transport, o.device.threading)};
+  const std::string mode = o.device.mode == "auto" ? "launch" : o.device.mode;
+  if (o.ways.empty()) o.ways = {fmt::format("{}/{}/{}", mode, o.device.transport, o.device.threading)};
   TemporaryFolder folder;
   Progress progress("");
   Sha256 hash;
@@ -454,12 +455,13 @@ Exit bench_functions(FunctionOptions o) {
         OpenDevices devices = opened;
         std::string base = fmt::format("{}/{}B", subject.function, size);
         if (!devices.options.devices.empty()) {
-          // Named by what really crosses: persistent mode has one transport, which is tagged.
+          // Named by what really crosses: records of resident kernels have one transport, which is tagged.
           const std::string records = place_on_device(devices, *parse_pipeline(checked, "functions", {}), size);
           const DeviceOptions& d = devices.options;
-          base += fmt::format("/{}/{}/{}/{}", to_string(d.mode),
-                              d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
-                              to_string(d.threading), records);
+          base +=
+              fmt::format("/{}/{}/{}/{}", to_string(d.mode),
+                          d.mode == DeviceMode::kPersistent && records != "frame" ? "tagged" : to_string(d.transport),
+                          to_string(d.threading), records);
           if (std::count(way.begin(), way.end(), '/') == 3) base += fmt::format("/flights_{}", d.flights);
         } else if (way == "cpu") {
           base += "/cpu";

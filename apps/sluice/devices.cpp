@@ -27,8 +27,10 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
       ->type_name("DEVICE")
       ->capture_default_str();
-  sub.add_option("--mode", f.mode,
-                 "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)")
+  sub.add_option(
+         "--mode", f.mode,
+         "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load), or auto "
+         "(adaptive where frames cross, else launch)")
       ->check(kDeviceModes)
       ->type_name("MODE")
       ->capture_default_str();
@@ -60,10 +62,10 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
                "Also time kernels: the statistics show kernel and transfer separately");
-  sub.add_option(
-         "--records", f.records,
-         "What is sent per packet: auto (frame in launch mode and batches of 1,024 and more, else the fewest bytes), "
-         "key, header, address or frame")
+  sub.add_option("--records", f.records,
+                 "What is sent per packet: auto (frame with batches of 1,024 and more, else the fewest bytes), key, "
+                 "header, address or "
+                 "frame")
       ->check(OneOf{{"auto", "key", "header", "address", "frame"}})
       ->type_name("KIND")
       ->capture_default_str();
@@ -109,8 +111,9 @@ uint64_t latency_target_ns(const std::string& text) {
 OpenDevices open_devices(const DeviceFlags& f) {
   OpenDevices open;
   open.options.mode = choice<DeviceMode>(
-      f.mode,
+      f.mode == "auto" ? "launch" : f.mode,
       {{"launch", DeviceMode::kLaunch}, {"persistent", DeviceMode::kPersistent}, {"adaptive", DeviceMode::kAdaptive}});
+  open.options.any_mode = f.mode == "auto" && (f.table_memory == "auto" || f.table_memory == "global");
   open.options.transport = choice<Transport>(f.transport, {{"staged", Transport::kStaged},
                                                            {"zerocopy", Transport::kZeroCopy},
                                                            {"commlist", Transport::kCommList},
@@ -151,8 +154,6 @@ OpenDevices open_devices(const DeviceFlags& f) {
   }
   if (open.options.records == RecordChoice::kFrame) {
     const char* const which = open.options.frames_there ? "--frame-memory device" : "--records frame";
-    if (open.options.mode != DeviceMode::kLaunch)
-      fail(Exit::kUsage, fmt::format("{}: only in --mode launch", which), "--records key goes by every mode");
     if (open.options.threading != DeviceThreading::kFull)
       fail(Exit::kUsage, fmt::format("{}: only with --threading full", which), "each worker sends its own frames");
   }
@@ -488,11 +489,12 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   const DeviceOptions& d = devices.options;
   const std::vector<Offload> offloads = offloads_of(pipeline, devices, batch, counts);
   const uint32_t most = d.flights_of(offloads, 1);
-  std::string text =
-      fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n", devices.label,
-                  counted(d.devices.size(), "device"), to_string(d.mode),
-                  d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport), to_string(d.threading),
-                  most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
+  const DeviceMode mode = d.mode_of(offloads);
+  const bool tagged = mode == DeviceMode::kPersistent && !DeviceOptions::crosses_as_frames(offloads);
+  std::string text = fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n",
+                                 devices.label, counted(d.devices.size(), "device"), to_string(mode),
+                                 tagged ? "tagged" : to_string(d.transport), to_string(d.threading),
+                                 most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
   for (size_t n = 0; n < offloads.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
     if (node.type != PlanNode::Type::kSegment) continue;

@@ -132,6 +132,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
   set->counts_only_ = counts_only;
   const uint32_t batch = most_records(options);
   set->offloads_ = offloads_of(router, plan, options);
+  set->options_.mode = options.device.mode_of(set->offloads_);
   set->options_.flights = options.device.flights_of(set->offloads_, options.workers);
   for (Offload& o : set->offloads_) {
     // Whoever follows packets asks for rules and next hops.
@@ -194,9 +195,7 @@ Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
       if (!channel) return std::move(channel).error();
       worker.others[n] = std::move(*channel);
     }
-    if (frames() && (d.mode != DeviceMode::kLaunch || d.threading != DeviceThreading::kFull)) {
-      return Error("frame records need launch mode and full threading");
-    }
+    if (frames() && d.threading != DeviceThreading::kFull) return Error("frame records need full threading");
     if (auto ok = open_pools(*state.device, options, batch, worker); !ok) return ok;
     workers[w]->use_device(std::move(worker));
   }

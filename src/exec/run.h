@@ -42,13 +42,14 @@ inline const char* to_string(DeviceThreading t) {
 struct DeviceOptions {
   std::vector<std::shared_ptr<Device>> devices;  // empty: the CPU alone. Worker w uses device w modulo their number
   DeviceMode mode = DeviceMode::kLaunch;
-  Transport transport = Transport::kStaged;  // of launch mode
+  bool any_mode = false;                     // adaptive where frames cross
+  Transport transport = Transport::kStaged;  // of launch mode, and of frames
   RecordChoice records = RecordChoice::kAuto;
   // Frames of sources that lend them lie in the devices' memory, where each is copied once, and what becomes of them
   // comes back where somebody reads it.
   bool frames_there = false;
   DeviceThreading threading = DeviceThreading::kFull;
-  // kAuto in launch mode: from so many packets per batch on, frames cross (docs/devices.md).
+  // kAuto: from so many packets per batch on, frames cross (docs/devices.md).
   uint32_t frame_batch = 1024;
   uint32_t flights = 4;      // batches of one worker at a time
   bool any_flights = false;  // more where frames cross and workers are few
@@ -59,10 +60,17 @@ struct DeviceOptions {
   // segments.
   RecordChoice record_choice(uint32_t batch) const {
     const bool lists = transport == Transport::kCommList || transport == Transport::kCommPool;
-    const bool frames = mode == DeviceMode::kLaunch && threading == DeviceThreading::kFull;
+    const bool frames = threading == DeviceThreading::kFull;
     if (lists && records == RecordChoice::kFrame) return records;
-    if (lists) return frames && records == RecordChoice::kAuto ? RecordChoice::kListed : RecordChoice::kAddress;
+    // Resident kernels read addresses of frames as they come, and lists by launched kernels alone.
+    if (lists)
+      return frames && records == RecordChoice::kAuto && mode == DeviceMode::kLaunch ? RecordChoice::kListed
+                                                                                     : RecordChoice::kAddress;
     return records == RecordChoice::kAuto && frames && batch >= frame_batch ? RecordChoice::kAutoFrames : records;
+  }
+  // Frames that are copied to a pool go by launched kernels.
+  DeviceMode mode_of(std::span<const Offload> offloads) const {
+    return any_mode && !pooled() && crosses_as_frames(offloads) ? DeviceMode::kAdaptive : mode;
   }
   // Frames are copied to a pool on the device. Rings have no copies around them.
   bool pooled() const { return transport == Transport::kCommPool && mode == DeviceMode::kLaunch; }

@@ -109,9 +109,9 @@ class CudaDevice final : public Device {
     return {};
   }
   void specialise(DeviceProgram& program) const override { program.chain = chain_of(program); }
-  Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
-                                                 Transport transport) override {
-    return make_cuda_slabs(shared_, shape, slabs, transport);
+  Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs, Transport transport,
+                                                 DeviceMode mode) override {
+    return make_cuda_slabs(shared_, shape, slabs, transport, mode);
   }
   Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) override {
     return make_cuda_ring(shared_, shape);
@@ -192,6 +192,8 @@ CudaShared::~CudaShared() {
     if (event != nullptr) (void)cudaEventDestroy(event);
   }
   memory->free_device(run_memory_);
+  memory->free_device(runs_copied_);
+  memory->free_pinned(run_serials_);
 }
 
 Result<void> CudaShared::prepare_runs() {
@@ -202,6 +204,12 @@ Result<void> CudaShared::prepare_runs() {
   for (size_t i = 0; i < run_copied_.size() && e == cudaSuccess; ++i)
     e = cudaEventCreateWithFlags(&run_copied_[i], cudaEventDisableTiming);
   if (e != cudaSuccess) return cuda_error(e, "create a stream for runs of frames");
+  auto serials = memory->allocate_pinned(CopiedRuns::kPlaces * sizeof(uint32_t));
+  if (!serials) return std::move(serials).error();
+  run_serials_ = static_cast<uint32_t*>(*serials);
+  auto copied = memory->allocate_device(CopiedRuns::kPlaces * sizeof(uint32_t));
+  if (!copied) return std::move(copied).error();
+  runs_copied_ = static_cast<uint32_t*>(*copied);
   auto made = memory->allocate_device(CopiedRuns::kPlaces * kPlaceBytes);
   if (!made) return std::move(made).error();
   run_memory_ = static_cast<std::byte*>(*made);
@@ -212,6 +220,11 @@ Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream
   const auto copy = [&](uint32_t place) -> Result<void> {
     std::byte* const to = run_memory_ + place * kPlaceBytes;
     cudaError_t e = cudaMemcpyAsync(to, run.host, run.bytes, cudaMemcpyHostToDevice, run_stream_);
+    // Whoever had the place has waited for the serial before this one, or for an event behind it.
+    ++run_serials_[place];
+    if (e == cudaSuccess)
+      e = cudaMemcpyAsync(runs_copied_ + place, run_serials_ + place, sizeof(uint32_t), cudaMemcpyHostToDevice,
+                          run_stream_);
     if (e == cudaSuccess) e = cudaEventRecord(run_copied_[place], run_stream_);
     if (e == cudaSuccess) return {};
     return cuda_error(e, fmt::format("copy a run of {} bytes of frames", run.bytes));
@@ -219,11 +232,13 @@ Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream
   auto place = runs.take(run, copy);
   if (!place) return std::move(place).error();
   if (*place == CopiedRuns::kNone) return RunPlace();
+  const RunPlace at{*place, run_memory_ + *place * kPlaceBytes, runs_copied_ + *place, run_serials_[*place]};
+  if (stream == nullptr) return at;
   if (const cudaError_t e = cudaStreamWaitEvent(stream, run_copied_[*place]); e != cudaSuccess) {
     runs.leave(*place);
     return cuda_error(e, "wait for a run of frames");
   }
-  return RunPlace{*place, run_memory_ + *place * kPlaceBytes};
+  return at;
 }
 
 Result<cudaStream_t> CudaShared::slab_stream() {
@@ -254,7 +269,8 @@ Result<cudaStream_t> CudaShared::lookup_stream() {
 
 uint32_t CudaShared::most_rings() {
   const std::lock_guard lock(mutex_);
-  const uint32_t used = static_cast<uint32_t>(slab_streams_.size()) + (lookup_stream_ != nullptr ? 1 : 0);
+  const uint32_t used = static_cast<uint32_t>(slab_streams_.size()) + (lookup_stream_ != nullptr ? 1 : 0) +
+                        (run_stream_ != nullptr ? 1 : 0);
   const uint32_t left = kMostStreams - std::min(kMostStreams, used);
   return options.graphs ? std::min(kMostRingsBesideGraphs, left) : left;
 }

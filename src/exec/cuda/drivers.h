@@ -42,13 +42,17 @@ struct CudaShared {
   uint32_t processors = 0;
   std::atomic<uint32_t> resident_blocks{0};
   std::atomic<uint32_t> resident_rings{0};
-  std::atomic<uint32_t> frame_kernels{0};  // of slabs that were started and not yet seen to be done
+  std::atomic<uint32_t> frame_kernels{0};   // of slabs that were started and not yet seen to be done
+  std::atomic<uint32_t> served_drivers{0};  // that may have servers of frames, and share the device
 
   // The place of a run of lent frames, for what is put into `stream` from now on. nullptr: all are taken. To be left
   // (`runs`) when what reads it has run.
+  // Without a stream the reader waits itself until *copied is `serial`, in the device's memory.
   struct RunPlace {
     uint32_t number = CopiedRuns::kNone;
     std::byte* device = nullptr;
+    const uint32_t* copied = nullptr;
+    uint32_t serial = 0;
   };
   Result<RunPlace> take_run(const LentRun& run, cudaStream_t stream);
   // Before the first of them. Errors: no memory.
@@ -65,12 +69,20 @@ struct CudaShared {
   size_t next_stream_ = 0;
   cudaStream_t lookup_stream_ = nullptr;
   std::byte* run_memory_ = nullptr;  // of all places
+  // By place: how many runs were copied there, and the same in the device's memory, where it is copied behind each run.
+  uint32_t* run_serials_ = nullptr;
+  uint32_t* runs_copied_ = nullptr;
   cudaStream_t run_stream_ = nullptr;
   std::array<cudaEvent_t, CopiedRuns::kPlaces> run_copied_{};
 };
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,
-                                                    uint32_t slabs, Transport transport);
+                                                    uint32_t slabs, Transport transport, DeviceMode mode);
+// What resident kernels take of a device, counted in halves of its multiprocessors: so many at most.
+inline uint32_t most_resident_blocks(const CudaShared& shared) {
+  const uint32_t spare = shared.options.spare_processors;
+  return 2 * (shared.processors > spare ? shared.processors - spare : 1);
+}
 Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> shared, const ChannelShape& shape);
 
 // Starts a lookup (exec/device/columns.h). Errors: `slot` is no lookup.

@@ -1,5 +1,5 @@
 // Loads, stores and fences whose order the host sees, and the clock that all of a device read alike.
-// docs/design/device.md has the memory-ordering argument.
+// docs/design/ring.md has the memory-ordering argument.
 #pragma once
 
 #include <cstdint>

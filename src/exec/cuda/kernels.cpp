@@ -50,6 +50,10 @@ const void* launch_kernel(RecordKind kind, uint8_t chain, TableMemory memory) {
   return nullptr;
 }
 
+const void* serve_frames_kernel(uint8_t chain) {
+  return kernels_detail::serve_frames(chain);
+}
+
 const void* ring_team_kernel() {
   return kernels_detail::ring_team4();
 }
@@ -77,8 +81,10 @@ std::vector<const void*> all_kernels() {
   for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4}) {
     for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain, TableMemory::kGlobal));
   }
-  for (uint8_t chain = 0; chain <= kFrameChains; ++chain)
+  for (uint8_t chain = 0; chain <= kFrameChains; ++chain) {
     all.push_back(launch_kernel(RecordKind::kFrame, chain, TableMemory::kGlobal));
+    all.push_back(serve_frames_kernel(chain));
+  }
   for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress})
     all.push_back(launch_kernel(kind, 0, TableMemory::kGlobal));
   for (RecordKind kind :

@@ -8,6 +8,7 @@
 #include "base/hd.h"
 #include "exec/device/body.h"
 #include "exec/device/device.h"
+#include "exec/device/work_queue.h"
 
 namespace sluice {
 
@@ -65,6 +66,10 @@ struct LaunchArguments {
   uint32_t* ended;  // kFrame: how many blocks have ended, 0 before and after the kernel; nullptr: nobody counts them
   uint32_t* said;   // where the last block stores `serial`, in host memory
   uint32_t serial;
+  // Of served frames, where it is measured: where the last block stores how long they took, in host memory, and when
+  // they came; nullptr: it is not.
+  uint64_t* took;
+  const uint64_t* came;
 };
 
 // Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record. Chains, and
@@ -78,6 +83,47 @@ static_assert(launch_threads(RecordKind::kFrame) == kFrameBlockThreads);
 // The symbols of the constant memory that each module's kernels read: tables are copied into all of them, to the same
 // place.
 std::vector<const void*> constant_banks();
+
+// A program slot, in device memory and in the shared memory of those who stay.
+inline constexpr uint32_t kProgramSlotBytes = (sizeof(DeviceProgram) + 15) / 16 * 16;
+
+// -- servers of frames ------------------------------------------------------------------------------------------------
+
+// Work of one flight, which blocks take in units: that of block u of `units` launched ones.
+struct alignas(16) FrameWork {
+  LaunchArguments a;
+  const DeviceProgram* program;  // device memory
+  // Its frames are there when *copied is `copied_serial`, in the device's memory; nullptr: they are.
+  const uint32_t* copied;
+  uint32_t copied_serial;
+  uint32_t program_number;  // 0: none
+  uint32_t units;
+};
+// In device memory, zeros before the first servers start.
+struct FrameWorkPlaces {
+  uint64_t claims[kWorkPlaces];
+  uint64_t came[kWorkPlaces];  // when
+  FrameWork entries[kWorkPlaces];
+  uint32_t stop;  // servers of this number leave
+};
+struct ServeArguments {
+  const WorkBoard<FrameWork>* board;  // host memory
+  FrameWorkPlaces* places;
+  uint32_t next;    // the first entry
+  uint32_t number;  // of these servers
+};
+// Kernel(const ServeArguments), blocks of launch_threads(kFrame); the first block forwards.
+const void* serve_frames_kernel(uint8_t chain);
+// Shared memory of a block: copies of the longest frames, a program, and work.
+inline constexpr uint32_t serve_work_at() {
+  return (kFrameBlockThreads * frame_stride(kFrameMostRoom) + 16 + 15) / 16 * 16;
+}
+inline constexpr uint32_t serve_program_at() {
+  return serve_work_at() + (static_cast<uint32_t>(sizeof(FrameWork)) + 15) / 16 * 16;
+}
+inline constexpr uint32_t serve_shared_bytes() {
+  return serve_program_at() + kProgramSlotBytes;
+}
 
 // -- rings ------------------------------------------------------------------------------------------------------------
 
@@ -99,9 +145,6 @@ struct RingArguments {
   uint32_t servers;
   uint32_t words_in, words_out;
 };
-
-// A program slot, in device memory and in each server's shared memory.
-inline constexpr uint32_t kProgramSlotBytes = (sizeof(DeviceProgram) + 15) / 16 * 16;
 
 // Kernel(const RingArguments), a warp a server.
 const void* ring_kernel(RecordKind kind);
@@ -132,6 +175,7 @@ const void* launch_key4_in(TableMemory memory);
 const void* launch_key6_in(TableMemory memory);
 const void* launch_route4_in(TableMemory memory);
 const void* launch_frame_in(TableMemory memory);
+const void* serve_frames(uint8_t chain);
 const void* constant_bank_key4();
 const void* constant_bank_key6();
 const void* constant_bank_route4();

@@ -100,17 +100,18 @@ __device__ __forceinline__ void put_words(uint8_t* at, const uint4& v) {
   to[3] = v.w;
 }
 
-// Called by all threads of a block once they have stored what the host reads. The barrier and the fence
+// Called by all threads of one of `blocks` blocks once they have stored what the host reads. The barrier and the fence
 // make the block's stores visible to the host before it counts as ended, and the second fence all blocks' before
 // `serial`.
-__device__ __forceinline__ void say_ended(const LaunchArguments& a) {
+__device__ __forceinline__ void say_ended(const LaunchArguments& a, uint32_t blocks) {
   if (a.ended == nullptr) return;
   __syncthreads();
   if (threadIdx.x != 0) return;
   fence_sys();
-  if (atomicAdd(a.ended, 1) + 1 != gridDim.x) return;
+  if (atomicAdd(a.ended, 1) + 1 != blocks) return;
   fence_sys();
   *a.ended = 0;
+  if (a.took != nullptr) DeviceWords::store64(a.took, global_ns() - *a.came);
   store_release_sys(a.said, a.serial);
 }
 
@@ -227,16 +228,16 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
   __syncwarp();
 }
 
-// All frames of a block, by the copies at the beginning of its shared memory.
+// All frames of block `block` of `blocks`, by the copies at the beginning of its shared memory.
 template <typename Chain, typename Tables>
-__device__ __forceinline__ void take_all_frames(const DeviceProgram& program, const LaunchArguments& a, uint4* shared,
-                                                const Tables& tables) {
+__device__ __forceinline__ void take_all_frames(const DeviceProgram& program, const LaunchArguments& a, uint32_t block,
+                                                uint32_t blocks, uint4* shared, const Tables& tables) {
   const uint32_t lane = threadIdx.x & 31;
   auto* const copies = reinterpret_cast<uint8_t*>(shared) + size_t{threadIdx.x - lane} * a.slots.stride + kFrameFront;
 #pragma unroll 1
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i - lane < a.count; i += gridDim.x * blockDim.x)
+  for (uint32_t i = block * blockDim.x + threadIdx.x; i - lane < a.count; i += blocks * blockDim.x)
     take_frames<Chain>(program, a, i, lane, copies, tables);
-  say_ended(a);
+  say_ended(a, blocks);
 }
 
 }  // namespace sluice::cuda_walk

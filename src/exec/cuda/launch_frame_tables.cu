@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
   extern __shared__ uint4 shared[];
   const cuda_walk::MovedTables tables =
       cuda_walk::block_tables<M>(program, frame_tables_at(a.slots, launch_threads(RecordKind::kFrame)));
-  cuda_walk::take_all_frames<NoChain>(program, a, shared, tables);
+  cuda_walk::take_all_frames<NoChain>(program, a, blockIdx.x, gridDim.x, shared, tables);
 }
 
 }  // namespace

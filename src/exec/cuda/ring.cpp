@@ -122,9 +122,8 @@ class CudaRing final : public RingDriver {
         return cuda_error(e, "create a stream for a ring");
       }
     }
-    const uint32_t spare = shared_->options.spare_processors;
-    // Two blocks a multiprocessor fit with room for launch kernels beside them.
-    const uint32_t limit = 2 * (shared_->processors > spare ? shared_->processors - spare : 1);
+    // Two blocks per multiprocessor fit with room for launch kernels beside them.
+    const uint32_t limit = most_resident_blocks(*shared_);
     // Few servers a block spread a ring over the device; more of them when there are many rings.
     uint32_t block_servers = block_servers_;
     uint32_t blocks = 0;

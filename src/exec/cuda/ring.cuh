@@ -1,5 +1,5 @@
 // The ring kernel of persistent mode: a warp is a server that polls its groups of records, runs them and stores
-// their results, until the host says stop. docs/design/device.md has the protocol and the memory-ordering argument.
+// their results, until the host says stop. docs/design/ring.md has the protocol and the memory-ordering argument.
 #pragma once
 
 #include "exec/cuda/host_memory.cuh"

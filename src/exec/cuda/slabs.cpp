@@ -1,4 +1,4 @@
-// Launch mode: slabs of records over a few streams, reused for ever.
+// Slabs of records, reused for ever: launched over a few streams, or, of frames, given to servers that stay.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "exec/cuda/chains.h"
 #include "exec/cuda/drivers.h"
+#include "exec/cuda/frame_servers.h"
 
 namespace sluice {
 namespace {
@@ -28,8 +29,12 @@ class CudaSlabs final : public SlabDriver {
   static constexpr uint32_t kNoResult = ~uint32_t{0};
   static constexpr uint32_t kLooksPerQuery = 4096;
 
-  CudaSlabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape, Transport transport)
-      : shared_(std::move(shared)), shape_(shape), transport_(transport) {}
+  CudaSlabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape, Transport transport, DeviceMode mode)
+      : shared_(std::move(shared)),
+        shape_(shape),
+        transport_(transport),
+        launches_(mode != DeviceMode::kPersistent),
+        servers_(mode != DeviceMode::kLaunch ? std::make_unique<FrameServers>(shared_) : nullptr) {}
   ~CudaSlabs() override {
     // A kernel that does not end still reads and writes this memory, and destroying its stream would wait for it.
     if (!join(kStopLimitNs)) return;
@@ -56,6 +61,9 @@ class CudaSlabs final : public SlabDriver {
     if (frames() && transport_ == Transport::kStaged) {
       if (auto r = shared_->prepare_runs(); !r) return r;
     }
+    if (servers_ != nullptr) {
+      if (auto r = servers_->create(); !r) return r;
+    }
     slabs_.resize(slabs);
     CudaMemory& memory = *shared_->memory;
     for (Slab& s : slabs_) {
@@ -67,6 +75,12 @@ class CudaSlabs final : public SlabDriver {
         if (auto r = take(memory.allocate_device(in_bytes(shape_.capacity)), s.device_in); !r) return r;
         if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) return r;
       }
+      if (servers_ != nullptr || says_itself()) {
+        if (auto r = take(memory.allocate_device(sizeof(Word)), s.ended); !r) return r;  // zeros
+        s.said = reinterpret_cast<uint32_t*>(s.host_out + results);
+        __atomic_store_n(s.said, 0, __ATOMIC_RELEASE);
+      }
+      if (!launches_) continue;
       auto stream = shared_->slab_stream();
       if (!stream) return std::move(stream).error();
       s.stream = *stream;
@@ -74,13 +88,6 @@ class CudaSlabs final : public SlabDriver {
         if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
           return cuda_error(e, "create an event for a slab");
         }
-      } else {
-        if (auto r = take(memory.allocate_device(sizeof(Word)), s.ended); !r) return r;
-        if (const cudaError_t e = cudaMemsetAsync(s.ended, 0, sizeof(Word), s.stream); e != cudaSuccess) {
-          return cuda_error(e, "clear a slab");
-        }
-        s.said = reinterpret_cast<uint32_t*>(s.host_out + results);
-        __atomic_store_n(s.said, 0, __ATOMIC_RELEASE);
       }
       // Graphs have their kernel inside.
       if (shared_->options.stamps && !graphs()) {
@@ -110,18 +117,15 @@ class CudaSlabs final : public SlabDriver {
     shared_->memory->use();
     if (auto taken = take_program(program); !taken) return taken;
     if (graphs()) return start_graph(s, count);
+    s.served = serve_;
+    s.looks = 0;
+    if (serve_) return post(s, count, pool);
 
     if (transport_ == Transport::kCommPool && pool.device != nullptr && pool.bytes != 0) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
-    // Kernels read frames over the bus and store what becomes of them in host memory, but for runs that were copied.
-    void* frames_at = pool.host_there;
-    if (frames() && transport_ == Transport::kStaged && pool.run.bytes != 0) {
-      auto place = shared_->take_run(pool.run, s.stream);
-      if (!place) return std::move(place).error();
-      s.run = place->number;
-      if (place->device != nullptr) frames_at = place->device + (pool.host - pool.run.host);
-    }
+    auto run = take_run(s, pool, s.stream);
+    if (!run) return std::move(run).error();
     if (staged()) {
       if (auto r = copy(s.device_in + kFront, s.host_in + kFront, in_bytes(count) - kFront * sizeof(Word),
                         cudaMemcpyHostToDevice, s.stream);
@@ -129,30 +133,11 @@ class CudaSlabs final : public SlabDriver {
         return r;
       }
     }
-    LaunchArguments a{};
-    a.in = (staged() ? s.device_in : s.host_in) + kFront;
-    if (pool.records != nullptr) a.in = reinterpret_cast<const Word*>(pool.records);
-    a.out = staged() ? s.device_out : s.host_out;
-    a.count = count;
-    a.words_in = shape_.words_in;
-    a.words_out = shape_.words_out;
-    if (frames()) {
-      a.frames = static_cast<uint8_t*>(frames_at) - pool.first;
-      a.to = static_cast<uint8_t*>(pool.to_there) - (pool.slots.apart != 0 ? 0 : pool.first);
-      a.heads = static_cast<uint8_t*>(pool.heads_there);
-      a.slots = pool.slots;
-      const FrameResults results = FrameResults::at(a.out, count);
-      a.blocks = results.blocks;
-      a.details = shape_.record.key_out != 0 ? results.details : nullptr;
-      a.tails = shape_.record.tails != 0 ? tails_of(shape_.record, results, count) : nullptr;
-    }
+    LaunchArguments a = arguments_of(s, count, pool, *run);
     const size_t shared = shared_bytes(pool.slots);
     void* arguments[] = {&program_, &a};
-    s.looks = 0;
     if (says_itself()) {
-      a.ended = reinterpret_cast<uint32_t*>(s.ended);
-      a.said = s.said;
-      a.serial = ++s.serial;
+      says_serial(s, a);
     } else if (frames()) {
       // Results come last, and none of them is this: done() looks here before it asks the driver, whose locks all
       // workers share.
@@ -160,19 +145,12 @@ class CudaSlabs final : public SlabDriver {
       __atomic_store_n(s.last, kNoResult, __ATOMIC_RELEASE);
     }
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
-    uint32_t turns = 1;
-    if (frames()) {
-      const uint32_t under_way = 1 + shared_->frame_kernels.fetch_add(1);
-      // Few frames on their way are what the bus wants; the device's own memory wants many.
-      if (!pool.frames_there)
-        turns = frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
-    }
     if (const cudaError_t e =
-            cudaLaunchKernel(kernel_, blocks(count, turns), dim3(threads()), arguments, shared, s.stream);
+            cudaLaunchKernel(kernel_, blocks(count, turns(count, pool)), dim3(threads()), arguments, shared, s.stream);
         e != cudaSuccess) {
       finished(s);
       (void)cudaGetLastError();
-      if (s.said != nullptr) --s.serial;  // nobody will say it
+      if (says_itself()) --s.serial;  // nobody will say it
       return cuda_error(e, "launch a kernel");
     }
     if (says_itself()) return {};
@@ -186,12 +164,17 @@ class CudaSlabs final : public SlabDriver {
     return record(s);
   }
 
+  void serve(bool on) override { serve_ = on && servers_ != nullptr; }
+  Result<void> dismiss(uint64_t limit_ns) override {
+    return servers_ != nullptr ? servers_->dismiss(limit_ns) : Result<void>();
+  }
+
   Result<void> join(uint64_t limit_ns) override {
     shared_->memory->use();
     const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
     for (const Slab& s : slabs_) {
       // Any other error: the device has failed and runs nothing.
-      while (!ended(s) && query(s) == cudaErrorNotReady) {
+      while (!is_home(s) && query(s) == cudaErrorNotReady) {
         (void)cudaGetLastError();
         if (std::chrono::steady_clock::now() > limit) {
           shared_->memory->abandon();
@@ -201,21 +184,27 @@ class CudaSlabs final : public SlabDriver {
       }
     }
     (void)cudaGetLastError();
-    return {};
+    return dismiss(limit_ns);
   }
 
   Result<bool> done(uint32_t slab) override {
     Slab& s = slabs_[slab];
     if (frames()) {
-      if (s.said != nullptr && ended(s)) return finished(s);
-      const bool silent = s.said != nullptr || __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult;
+      const bool says = s.served || says_itself();
+      if (says && is_home(s)) return finished(s);
+      const bool silent = says || __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult;
       // Now and then all the same: a device that has failed never answers.
       if (silent && ++s.looks % kLooksPerQuery != 0) return false;
     }
     shared_->memory->use();
     const cudaError_t e = query(s);
     // A stream that is empty has run the kernel, whose word may have come since it was looked for.
-    if (e == cudaSuccess) return (s.said == nullptr || ended(s)) && finished(s);
+    if (e == cudaSuccess && (s.served || says_itself())) {
+      if (is_home(s)) return finished(s);
+      if (s.served) return Error("the servers of frames have exited unexpectedly");
+      return false;
+    }
+    if (e == cudaSuccess) return finished(s);
     if (e == cudaErrorNotReady) {
       (void)cudaGetLastError();
       return false;
@@ -225,6 +214,7 @@ class CudaSlabs final : public SlabDriver {
   uint64_t kernel_ns(uint32_t slab) override {
     const Slab& s = slabs_[slab];
     float ms = 0;
+    if (s.served) return shared_->options.stamps ? __atomic_load_n(took_of(s), __ATOMIC_ACQUIRE) : 0;
     if (s.after == nullptr || cudaEventElapsedTime(&ms, s.before, s.after) != cudaSuccess) return 0;
     return static_cast<uint64_t>(ms * 1e6f);
   }
@@ -239,9 +229,10 @@ class CudaSlabs final : public SlabDriver {
     Word* device_in = nullptr;  // the same; staged only
     Word* device_out = nullptr;
     uint32_t* last = nullptr;          // frames: what the last result brings
-    Word* ended = nullptr;             // says_itself(): LaunchArguments::ended
-    uint32_t* said = nullptr;          // the same: the serial of the last kernel that has ended, stored by it
-    uint32_t serial = 0;               // the same: of the last kernel that was launched
+    Word* ended = nullptr;             // LaunchArguments::ended, of what says itself that it has
+    uint32_t* said = nullptr;          // the same: the serial of what ended last, stored by it
+    uint32_t serial = 0;               // the same: of what was started last
+    bool served = false;               // it was given to servers
     uint32_t looks = 0;                // at `last` or `said`, since the start
     uint32_t run = CopiedRuns::kNone;  // where its frames lie, in CudaShared::runs
     std::vector<SlabGraph> graphs;     // for kSmallestGraph << i records
@@ -262,11 +253,13 @@ class CudaSlabs final : public SlabDriver {
   bool staged() const { return transport_ == Transport::kStaged && !frames(); }
   // What the host takes is stored by the kernel alone, which then says so: no event, and nobody asks the driver.
   bool says_itself() const { return frames() && !shared_->options.stamps; }
-  static bool ended(const Slab& s) {
+  static bool is_home(const Slab& s) {
     return s.said != nullptr && __atomic_load_n(s.said, __ATOMIC_ACQUIRE) == s.serial;
   }
-  static cudaError_t query(const Slab& s) {
-    if (s.said != nullptr) return cudaStreamQuery(s.stream);
+  static uint64_t* took_of(const Slab& s) { return reinterpret_cast<uint64_t*>(s.said) + 1; }
+  cudaError_t query(const Slab& s) const {
+    if (s.served) return servers_->query();
+    if (says_itself() && s.stream != nullptr) return cudaStreamQuery(s.stream);
     return s.event != nullptr ? cudaEventQuery(s.event) : cudaSuccess;
   }
   // A slab that was started is seen to be done, once.
@@ -274,6 +267,65 @@ class CudaSlabs final : public SlabDriver {
     if (frames()) --shared_->frame_kernels;
     if (s.run != CopiedRuns::kNone) shared_->runs.leave(std::exchange(s.run, CopiedRuns::kNone));
     return true;
+  }
+  static void says_serial(Slab& s, LaunchArguments& a) {
+    a.ended = reinterpret_cast<uint32_t*>(s.ended);
+    a.said = s.said;
+    a.serial = ++s.serial;
+  }
+  // Kernels read frames over the bus, but for runs that are copied.
+  Result<CudaShared::RunPlace> take_run(Slab& s, const Range& pool, cudaStream_t stream) {
+    if (!frames() || transport_ != Transport::kStaged || pool.run.bytes == 0) return CudaShared::RunPlace();
+    auto place = shared_->take_run(pool.run, stream);
+    if (place) s.run = place->number;
+    return place;
+  }
+  LaunchArguments arguments_of(const Slab& s, uint32_t count, const Range& pool,
+                               const CudaShared::RunPlace& run) const {
+    LaunchArguments a{};
+    a.in = (staged() ? s.device_in : s.host_in) + kFront;
+    if (pool.records != nullptr) a.in = reinterpret_cast<const Word*>(pool.records);
+    a.out = staged() ? s.device_out : s.host_out;
+    a.count = count;
+    a.words_in = shape_.words_in;
+    a.words_out = shape_.words_out;
+    if (!frames()) return a;
+    auto* const from = run.device != nullptr ? reinterpret_cast<uint8_t*>(run.device + (pool.host - pool.run.host))
+                                             : static_cast<uint8_t*>(pool.host_there);
+    a.frames = from - pool.first;
+    a.to = static_cast<uint8_t*>(pool.to_there) - (pool.slots.apart != 0 ? 0 : pool.first);
+    a.heads = static_cast<uint8_t*>(pool.heads_there);
+    a.slots = pool.slots;
+    const FrameResults results = FrameResults::at(a.out, count);
+    a.blocks = results.blocks;
+    a.details = shape_.record.key_out != 0 ? results.details : nullptr;
+    a.tails = shape_.record.tails != 0 ? tails_of(shape_.record, results, count) : nullptr;
+    return a;
+  }
+  // Of a slab that is started now.
+  uint32_t turns(uint32_t count, const Range& pool) const {
+    if (!frames()) return 1;
+    const uint32_t under_way = 1 + shared_->frame_kernels.fetch_add(1);
+    // Few frames on their way are what the bus wants; the device's own memory wants many.
+    if (pool.frames_there) return 1;
+    return frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
+  }
+  Result<void> post(Slab& s, uint32_t count, const Range& pool) {
+    if (auto ok = check_ring_program(program_); !ok) return ok;
+    // Blocks that stay read first lines over the bus as fast as it carries what they store there at the same time;
+    // whole frames come faster by a copy.
+    Result<CudaShared::RunPlace> run = CudaShared::RunPlace();
+    if (shape_.record.sums != 0) run = take_run(s, pool, nullptr);
+    if (!run) return std::move(run).error();
+    LaunchArguments a = arguments_of(s, count, pool, *run);
+    says_serial(s, a);
+    if (shared_->options.stamps) a.took = took_of(s);
+    const uint32_t units = blocks(count, turns(count, pool)).x;
+    auto ok = servers_->post(program_, a, *run, units);
+    if (ok.ok()) return ok;
+    finished(s);
+    --s.serial;
+    return ok;
   }
   bool graphs() const { return staged() && shared_->options.graphs; }
   size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
@@ -403,6 +455,9 @@ class CudaSlabs final : public SlabDriver {
   std::shared_ptr<CudaShared> shared_;
   ChannelShape shape_;
   Transport transport_;
+  bool launches_;
+  std::unique_ptr<FrameServers> servers_;  // nullptr: none
+  bool serve_ = false;
   std::vector<Slab> slabs_;
   DeviceProgram program_{};
   uint64_t program_number_ = 0;  // 0: none yet
@@ -414,10 +469,12 @@ class CudaSlabs final : public SlabDriver {
 }  // namespace
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,
-                                                    uint32_t slabs, Transport transport) {
+                                                    uint32_t slabs, Transport transport, DeviceMode mode) {
   if (transport == Transport::kTagged) return Error("slabs do not go by the tagged transport: it is the rings'");
   if (auto fits = check_shape(shape); !fits) return std::move(fits).error();
-  auto driver = std::make_unique<CudaSlabs>(std::move(shared), shape, transport);
+  if (mode != DeviceMode::kLaunch && shape.record.kind != RecordKind::kFrame)
+    return Error("servers take slabs of frame records alone");
+  auto driver = std::make_unique<CudaSlabs>(std::move(shared), shape, transport, mode);
   if (auto made = driver->create(slabs); !made) return std::move(made).error();
   return std::unique_ptr<SlabDriver>(std::move(driver));
 }

@@ -13,7 +13,7 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kPollsPerClock = 16;
-// Of the flights of a ring, which take a few microseconds.
+// Of resident flights, which take a few microseconds.
 constexpr uint64_t kFlightsPerClock = 8;
 
 }  // namespace
@@ -26,14 +26,18 @@ Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordSha
   shape.words_out = words_out(record);
   shape.capacity = std::bit_ceil(std::max(options.records, RingDriver::kLanes));
   std::unique_ptr<Channel> channel(new Channel(device, shape, options));
-  if (options.mode != DeviceMode::kPersistent) {
-    auto slabs = device.make_slabs(shape, options.flights, options.transport);
+  // Frames lie beside their records: resident kernels take whole flights of them.
+  const bool frames = record.kind == RecordKind::kFrame;
+  channel->resident_ = options.mode == DeviceMode::kPersistent;
+  if (frames || options.mode != DeviceMode::kPersistent) {
+    const DeviceMode mode = frames ? options.mode : DeviceMode::kLaunch;
+    auto slabs = device.make_slabs(shape, options.flights, options.transport, mode);
     if (!slabs) return std::move(slabs).error();
     channel->slabs_ = std::move(*slabs);
     channel->slab_laps_.assign(options.flights, 0);
     channel->slab_busy_.assign(options.flights, false);
   }
-  if (options.mode != DeviceMode::kLaunch) {
+  if (!frames && options.mode != DeviceMode::kLaunch) {
     ChannelShape ring = shape;
     ring.capacity = std::bit_ceil(shape.capacity * options.flights);
     auto made = device.make_ring(ring);
@@ -41,7 +45,6 @@ Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordSha
     channel->ring_ = std::move(*made);
     channel->shape_.capacity = ring.capacity;
     channel->beats_.assign(RingControl::kMaxServers, 0);
-    channel->ring_mode_ = options.mode == DeviceMode::kPersistent;
   }
   return channel;
 }
@@ -130,11 +133,19 @@ Result<void> Channel::leave_ring(uint64_t limit_ns) {
   return {};
 }
 
+// Whatever kernels are resident.
+Result<void> Channel::leave(uint64_t limit_ns) {
+  if (ring_ != nullptr) return leave_ring(limit_ns);
+  auto ok = slabs_->dismiss(limit_ns);
+  if (!ok) fail(ok.error());
+  return ok;
+}
+
 bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
   if (failed()) return false;
-  const bool timed = !ring_mode_ || stats_.flights % kFlightsPerClock == 0;
+  const bool timed = !resident_ || stats_.flights % kFlightsPerClock == 0;
   flight = Flight(shape_, records, parity, timed ? now_ns() : 0);
-  if (ring_mode_) {
+  if (resident_ && ring_ != nullptr) {
     if (!ring_running_ && !enter_ring()) return false;
     if (head_ + records - tail_ > shape_.capacity) return false;
     flight.ring = true;
@@ -145,13 +156,15 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
     flight.lap0 = 1;
     flight.mask = shape_.capacity - 1;
     flight.shift = static_cast<uint8_t>(std::countr_zero(shape_.capacity));
-    ++in_ring_;
+    ++resident_flights_;
     return true;
   }
   for (uint32_t i = 0; i < slab_busy_.size(); ++i) {
     if (slab_busy_[i]) continue;
     slab_busy_[i] = true;
     flight.on_slab(i, slabs_->in(i), slabs_->out(i), ++slab_laps_[i]);
+    flight.served = resident_;
+    if (resident_) ++resident_flights_;
     return true;
   }
   return false;
@@ -178,8 +191,9 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
     head_ = flight.first + flight.count;
     return;
   }
-  ++stats_.launches;
+  if (!flight.served) ++stats_.launches;
   if (flight.count == 0) return;
+  slabs_->serve(flight.served);
   if (auto ok = slabs_->start(flight.slab, flight.count, program, pool); !ok) {
     fail(ok.error());
     flight.failed = true;
@@ -191,11 +205,11 @@ void Channel::adapt(const Flight& flight) {
   const bool busy = flight.count >= (options_.busy_records != 0 ? options_.busy_records : options_.records / 2);
   busy_ = busy ? busy_ + 1 : 0;
   idle_ = busy ? 0 : idle_ + 1;
-  if (!ring_mode_ && busy_ >= options_.enter_after) {
-    ring_mode_ = true;
+  if (!resident_ && busy_ >= options_.enter_after) {
+    resident_ = true;
     ++stats_.switches;
-  } else if (ring_mode_ && idle_ >= options_.leave_after) {
-    ring_mode_ = false;  // flights that are in the ring come home first: see close
+  } else if (resident_ && idle_ >= options_.leave_after) {
+    resident_ = false;  // resident flights come home first: see close
     ++stats_.switches;
   }
 }
@@ -285,7 +299,8 @@ void Channel::poll(Flight& flight) {
     fail(Error(fmt::format("no {} from the device for {} ms", alive ? "answer" : "heartbeat",
                            (now - flight.progress_ns) / 1'000'000)));
   } else {
-    fail(Error(fmt::format("a kernel has not ended within {} ms", options_.watchdog_ns / 1'000'000)));
+    fail(Error(flight.served ? fmt::format("no answer from the device for {} ms", options_.watchdog_ns / 1'000'000)
+                             : fmt::format("a kernel has not ended within {} ms", options_.watchdog_ns / 1'000'000)));
   }
   flight.failed = true;
 }
@@ -300,11 +315,12 @@ ChannelStats Channel::final_stats() {
 void Channel::close(Flight& flight) {
   if (flight.ring) {
     tail_ = flight.first + flight.count;
-    if (--in_ring_ == 0 && !ring_mode_ && !failed()) (void)leave_ring(options_.watchdog_ns);
   } else if (!flight.failed) {
     // The slab of a failed flight may still be written to.
     slab_busy_[flight.slab] = false;
   }
+  if ((flight.ring || flight.served) && --resident_flights_ == 0 && !resident_ && !failed())
+    (void)leave(options_.watchdog_ns);
   flight.in = nullptr;
 }
 

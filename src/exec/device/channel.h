@@ -58,6 +58,7 @@ struct Flight {
   uint8_t shift = 0;  // log2(capacity)
   uint8_t parity = 0;
   bool ring = false;
+  bool served = false;  // a slab that goes to servers
   bool failed = false;  // the device is gone: what has no result never gets one
   uint32_t slab = 0;
   uint64_t opened_ns = 0;  // 0: this one is not timed
@@ -186,7 +187,7 @@ struct ChannelStats {
   uint64_t switches = 0;  // adaptive: mode changes
   uint64_t pushed = 0;    // flights whose records the host wrote into device memory
   uint64_t bytes_in = 0, bytes_out = 0;
-  // Of every flight by slabs, and of one in eight by the ring.
+  // Of every flight by launched slabs, and of one in eight by the ring or by servers.
   Histogram fill;    // open to submit, ns: the batch's wait while records are gathered
   Histogram device;  // submit to all results: transfers and kernel
   Histogram kernel;  // where it is measured: a flight's kernel; of a ring, a group of 32 records in its server's hands
@@ -265,6 +266,7 @@ class Channel final : public RecordChannel {
   void order_stop(uint32_t stop);
   bool enter_ring();
   Result<void> leave_ring(uint64_t limit_ns);
+  Result<void> leave(uint64_t limit_ns);
   void adapt(const Flight& flight);
   bool beating(uint64_t now);
   static uint32_t ready_keys(const Flight& flight);
@@ -278,9 +280,9 @@ class Channel final : public RecordChannel {
   std::vector<bool> slab_busy_;
   uint64_t head_ = 0;  // serial of the next record of the ring
   uint64_t tail_ = 0;  // records before it are closed
-  uint32_t in_ring_ = 0;
-  bool ring_mode_ = false;  // flights go by the ring
-  std::mutex control_;      // ring start, stop, and program changes
+  uint32_t resident_flights_ = 0;
+  bool resident_ = false;  // flights go by the ring, or by servers
+  std::mutex control_;     // ring start, stop, and program changes
   bool ring_running_ = false;
   std::vector<uint32_t> beats_;
   uint64_t beat_ns_ = 0;

@@ -101,7 +101,8 @@ struct ChannelShape {
 // How long a device is waited for at the end, before it counts as one that does not stop.
 inline constexpr uint64_t kStopLimitNs = 1'000'000'000;
 
-// Launch mode: runs the body over the records of a slab. One driver a channel; used by one thread.
+// Runs the body over the records of a slab, by a kernel that is launched for it, or by servers that stay on the device
+// (frame records alone). One driver per channel; used by one thread.
 class SlabDriver {
  public:
   virtual ~SlabDriver() = default;
@@ -132,10 +133,18 @@ class SlabDriver {
     void *host_there = nullptr, *to_there = nullptr, *heads_there = nullptr;
   };
   virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
+  // Slabs that are started from now on go to servers, which the first of them starts, or to launched kernels. A driver
+  // has the ways that its mode has (Device::make_slabs).
+  virtual void serve(bool on) { (void)on; }
+  // The servers leave, which have no slab; waits at most `limit_ns`. Errors: they do not.
+  virtual Result<void> dismiss(uint64_t limit_ns) {
+    (void)limit_ns;
+    return {};
+  }
   // Whether a started slab is done. Errors: the device failed.
   virtual Result<bool> done(uint32_t slab) = 0;
-  // Waits until nothing runs over any slab, at most `limit_ns`. Errors: something does; the driver's memory, and what
-  // its records name, has to stay.
+  // Waits until nothing runs over any slab and no server is left, at most `limit_ns`. Errors: something does; the
+  // driver's memory, and what its records name, has to stay.
   virtual Result<void> join(uint64_t limit_ns) = 0;
   // How long the kernel of a slab that is done took, in nanoseconds; 0: not measured (Device::time_kernels).
   virtual uint64_t kernel_ns(uint32_t slab) {
@@ -277,8 +286,9 @@ class Device {
   virtual Result<void*> pin(void* host, size_t bytes) = 0;
   virtual void unpin(void* host) = 0;
 
-  virtual Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
-                                                         Transport transport) = 0;
+  // `mode` other than kLaunch: for frame records, which have no rings.
+  virtual Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs, Transport transport,
+                                                         DeviceMode mode = DeviceMode::kLaunch) = 0;
   virtual Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) = 0;
 
   // Looks up keys in the device's memory by the stage in `slot`, which points there, too (columns.h), after all that

@@ -19,7 +19,7 @@ __attribute__((target("movdir64b"))) void copy_movdir64b(std::byte* to, const st
 }
 
 // Volatile for one store a line. Nothing else is ordered by it: a line's words carry their own tags, and their records
-// name no memory beside themselves (docs/design/device.md, "Records in device memory").
+// name no memory beside themselves (docs/design/ring.md, "Records in device memory").
 __attribute__((target("avx512f"))) void copy_avx512(std::byte* to, const std::byte* from, size_t lines) {
   for (size_t i = 0; i < lines; ++i) {
     *reinterpret_cast<volatile __m512i*>(to + i * 64) = _mm512_load_si512(from + i * 64);

@@ -20,6 +20,7 @@
 #include "base/thread.h"
 #include "exec/device/body.h"
 #include "exec/device/columns.h"
+#include "exec/device/work_queue.h"
 #include "memory/buffer.h"
 
 namespace sluice {
@@ -177,12 +178,19 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
               frame + walker.packet.data, frame_bytes_back(record, pool.slots, walker.packet));
 }
 
-// -- launch mode ------------------------------------------------------------------------------------------------------
+// -- slabs ------------------------------------------------------------------------------------------------------------
 
+// One thread runs slabs that are launched, in their order; servers take units of those that are served.
 class EmuSlabs final : public SlabDriver {
  public:
-  EmuSlabs(const ChannelShape& shape, uint32_t slabs, Transport transport, std::shared_ptr<Shared> shared)
-      : shape_(shape), slabs_(slabs), staged_(transport == Transport::kStaged), shared_(std::move(shared)) {
+  EmuSlabs(const ChannelShape& shape, uint32_t slabs, Transport transport, uint32_t servers,
+           std::shared_ptr<Shared> shared)
+      : shape_(shape),
+        slabs_(slabs),
+        staged_(transport == Transport::kStaged),
+        servers_(servers),
+        shared_(std::move(shared)),
+        board_(std::make_unique<WorkBoard<Work>>()) {
     for (Slab& slab : slabs_) {
       slab.in.resize(size_t{shape.capacity} * shape.words_in);
       slab.out.resize((shape.results_bytes(shape.capacity) + sizeof(Word) - 1) / sizeof(Word));
@@ -199,18 +207,24 @@ class EmuSlabs final : public SlabDriver {
       const std::lock_guard lock(mutex_);
       closing_ = true;
     }
+    HostWords::store32(&board_->stop, generation_);
     wake_.notify_one();
   }
 
   Word* in(uint32_t slab) override { return slabs_[slab].in.data(); }
   const void* out(uint32_t slab) override { return slabs_[slab].out.data(); }
+  void serve(bool on) override { serve_ = on; }
 
   Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) override {
     if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
       return Error("the emulated device refuses to start");
     if (shared_->killed()) return Error("the emulated device was killed");
+    if (serve_) {
+      if (auto ok = check_ring_program(program); !ok) return ok;
+      if (auto ok = start_servers(); !ok) return ok;
+    }
     uint32_t place = CopiedRuns::kNone;
-    if (staged_ && pool.run.bytes != 0) {
+    if (staged_ && !serve_ && pool.run.bytes != 0) {
       auto taken = shared_->runs.take(pool.run, [&](uint32_t free) -> Result<void> {
         shared_->run_bytes[free].assign(pool.run.host, pool.run.host + pool.run.bytes);
         return {};
@@ -225,16 +239,40 @@ class EmuSlabs final : public SlabDriver {
       slabs_[slab].pool = pool;
       slabs_[slab].place = place;
       slabs_[slab].done = false;
-      queue_.push_back(slab);
+      slabs_[slab].ended.store(0, std::memory_order_relaxed);
+      if (serve_) {
+        ++served_;
+      } else {
+        queue_.push_back(slab);
+      }
     }
-    wake_.notify_one();
+    if (serve_) {
+      board_->post(next_++, Work{&slabs_[slab], (count + kUnitRecords - 1) / kUnitRecords});
+    } else {
+      wake_.notify_one();
+    }
     return {};
   }
   Result<void> join(uint64_t limit_ns) override {
-    std::unique_lock lock(mutex_);
-    if (!idle_.wait_for(lock, std::chrono::nanoseconds(limit_ns), [&] { return queue_.empty() && !working_; })) {
-      return Error("a kernel of the emulated device does not end");
+    {
+      std::unique_lock lock(mutex_);
+      const auto idle = [&] {
+        const bool served = served_ != 0 && !shared_->stuck() && !shared_->killed();
+        return queue_.empty() && !working_ && !served && in_units_ == 0;
+      };
+      if (!idle_.wait_for(lock, std::chrono::nanoseconds(limit_ns), idle))
+        return Error("a kernel of the emulated device does not end");
     }
+    return dismiss(limit_ns);
+  }
+  Result<void> dismiss(uint64_t limit_ns) override {
+    HostWords::store32(&board_->stop, generation_);
+    const uint64_t start = now_ns();
+    while (const uint32_t left = serving_.load(std::memory_order_relaxed)) {
+      if (now_ns() - start > limit_ns) return Error(fmt::format("{} of {} servers do not stop", left, servers_));
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    threads_.clear();
     return {};
   }
   Result<bool> done(uint32_t slab) override {
@@ -249,15 +287,46 @@ class EmuSlabs final : public SlabDriver {
 
  private:
   static constexpr uint32_t kBlockRecords = 128;  // that a block of threads takes
+  static constexpr uint32_t kUnitRecords = FrameBlock::kRecords;
   struct Slab {
     std::vector<Word> in, out;
     uint32_t count = 0;
     bool done = false;
     uint64_t kernel_ns = 0;
+    uint64_t begun_ns = 0;
     DeviceProgram program;
     Range pool;
     uint32_t place = CopiedRuns::kNone;
+    std::atomic<uint32_t> ended{0};  // units
   };
+  struct Work {
+    Slab* slab;
+    uint32_t units;
+  };
+
+  // Records [begin, end) of a slab. False: the device has failed meanwhile.
+  bool run_records(Slab& slab, const std::byte* from, uint32_t begin, uint32_t end, uint8_t* scratch) {
+    const bool frames = shape_.record.kind == RecordKind::kFrame;
+    BlockProgram block;
+    const DeviceProgram* program = &slab.program;
+    for (uint32_t i = begin; i < end; ++i) {
+      if (i == begin || i % kBlockRecords == 0) program = &block.begin(slab.program);
+      const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
+      std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
+      be_held(*shared_);
+      if (frames) {
+        const auto* records =
+            slab.pool.records != nullptr ? slab.pool.records : reinterpret_cast<const FrameRecord*>(slab.in.data());
+        run_frame(*program, i, records[i], from, slab.pool, shape_.record,
+                  FrameResults::at(slab.out.data(), slab.count), slab.count);
+      } else {
+        run_record(*program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
+      }
+      shared_->records.fetch_add(1, std::memory_order_relaxed);
+      if (shared_->stuck() || shared_->killed()) return false;
+    }
+    return true;
+  }
 
   void work() {
     alignas(16) uint8_t scratch[kRecordScratch] = {};
@@ -286,26 +355,7 @@ class EmuSlabs final : public SlabDriver {
         from = static_cast<const std::byte*>(slab.pool.device);
       }
       const uint64_t start = shared_->timed ? now_ns() : 0;
-      bool whole = true;
-      BlockProgram block;
-      const DeviceProgram* program = &slab.program;
-      for (uint32_t i = 0; whole && i < slab.count; ++i) {
-        if (i % kBlockRecords == 0) program = &block.begin(slab.program);
-        const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
-        std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
-        be_held(*shared_);
-        if (frames) {
-          const auto* records =
-              slab.pool.records != nullptr ? slab.pool.records : reinterpret_cast<const FrameRecord*>(slab.in.data());
-          run_frame(*program, i, records[i], from, slab.pool, shape_.record,
-                    FrameResults::at(slab.out.data(), slab.count), slab.count);
-        } else {
-          run_record(*program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
-        }
-        shared_->records.fetch_add(1, std::memory_order_relaxed);
-        whole = !shared_->stuck() && !shared_->killed();
-      }
-      if (!whole) continue;
+      if (!run_records(slab, from, 0, slab.count, scratch)) continue;
       const uint64_t took = shared_->timed ? std::max<uint64_t>(1, now_ns() - start) : 0;
       if (pooled && slab.pool.back && !frames) {
         std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
@@ -317,16 +367,96 @@ class EmuSlabs final : public SlabDriver {
     }
   }
 
+  Result<void> start_servers() {
+    if (!threads_.empty()) return {};
+    ++generation_;
+    for (uint32_t s = 0; s < servers_; ++s) {
+      serving_.fetch_add(1, std::memory_order_relaxed);
+      auto thread = start_thread([this, s, next = next_, generation = generation_] {
+        serve_units(s == 0, next, generation);
+        serving_.fetch_sub(1, std::memory_order_relaxed);
+      });
+      if (!thread) {
+        serving_.fetch_sub(1, std::memory_order_relaxed);
+        (void)dismiss(kStopLimitNs);
+        return std::move(thread).error();
+      }
+      threads_.push_back(std::move(*thread));
+    }
+    return {};
+  }
+
+  // A server: takes units of what was published, from entry `next` on. The first forwards, too.
+  void serve_units(bool forwards, uint32_t next, uint32_t generation) {
+    alignas(16) uint8_t scratch[kRecordScratch] = {};
+    uint32_t coming = next, idle = 0;
+    const auto units = [this](const Work& work) {
+      if (shared_->timed) work.slab->begun_ns = now_ns();
+      return work.units;
+    };
+    while (!shared_->killed()) {
+      if (shared_->stuck()) {
+        if (HostWords::load32(&board_->stop) == generation) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      while (forwards && places_.forward(*board_, coming, units)) ++coming;
+      in_units_.fetch_add(1);
+      const auto unit = places_.take(next);
+      if (unit.entry != nullptr) run_unit(*unit.entry, unit.number, scratch);
+      in_units_.fetch_sub(1);
+      if (shared_->stuck() || shared_->killed()) tell_idle();
+      if (unit.entry != nullptr) {
+        idle = 0;
+        continue;
+      }
+      if (HostWords::load32(&board_->stop) == generation) return;
+      if (++idle < 64) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(idle < 1000 ? 20 : 200));
+      }
+    }
+    tell_idle();
+  }
+  void tell_idle() {
+    { const std::lock_guard lock(mutex_); }
+    idle_.notify_all();
+  }
+
+  void run_unit(const Work& work, uint32_t unit, uint8_t* scratch) {
+    Slab& slab = *work.slab;
+    if (unit == 0) be_late(*shared_);
+    const uint32_t begin = unit * kUnitRecords, end = std::min(slab.count, begin + kUnitRecords);
+    if (!run_records(slab, static_cast<const std::byte*>(slab.pool.host_there), begin, end, scratch)) return;
+    if (slab.ended.fetch_add(1, std::memory_order_acq_rel) + 1 != work.units) return;
+    const std::lock_guard lock(mutex_);
+    if (shared_->timed) slab.kernel_ns = std::max<uint64_t>(1, now_ns() - slab.begun_ns);
+    slab.done = true;
+    --served_;
+    idle_.notify_all();
+  }
+
   ChannelShape shape_;
   std::vector<Slab> slabs_;
   bool staged_;
+  uint32_t servers_;
   std::shared_ptr<Shared> shared_;
   std::mutex mutex_;
   std::condition_variable wake_, idle_;
   std::deque<uint32_t> queue_;
   bool working_ = false;
   bool closing_ = false;
-  std::jthread thread_;  // last: it uses all of the above
+  bool serve_ = false;
+  uint32_t served_ = 0;  // slabs that servers have
+  std::unique_ptr<WorkBoard<Work>> board_;
+  uint32_t next_ = kFirstWork;  // entry that is posted next
+  uint32_t generation_ = 0;     // of servers
+  WorkPlaces<Work> places_;
+  std::atomic<uint32_t> in_units_{0};  // servers that may hold one
+  std::atomic<uint32_t> serving_{0};   // servers that are not at their end
+  std::jthread thread_;                // last: they use all of the above
+  std::vector<std::jthread> threads_;
 };
 
 // -- persistent mode --------------------------------------------------------------------------------------------------
@@ -540,8 +670,8 @@ Result<void*> EmuDevice::pin(void* host, size_t) {
 void EmuDevice::unpin(void*) {}
 
 Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& shape, uint32_t slabs,
-                                                          Transport transport) {
-  auto made = std::make_unique<EmuSlabs>(shape, slabs, transport, shared_);
+                                                          Transport transport, DeviceMode) {
+  auto made = std::make_unique<EmuSlabs>(shape, slabs, transport, servers_, shared_);
   if (auto ok = made->begin(); !ok) return std::move(ok).error();
   return std::unique_ptr<SlabDriver>(std::move(made));
 }

@@ -52,8 +52,8 @@ class EmuDevice final : public Device {
   Result<void> download(void* to, const DeviceBlob& from, size_t offset, size_t bytes) override;
   Result<void*> pin(void* host, size_t bytes) override;
   void unpin(void* host) override;
-  Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
-                                                 Transport transport) override;
+  Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs, Transport transport,
+                                                 DeviceMode mode) override;
   Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) override;
   // In the calling thread: all that was given to a stream has run by then.
   Result<void> look_up(const StageSlot& slot, const ColumnLookup& work, void* stream) override;
