@@ -22,6 +22,14 @@
 
 namespace sluice::app {
 
+// The work of one probe is divided by this: a build with sanitizers measures these and not the machine, its loops take
+// thirty times as long, and the test suites start hundreds of them.
+#if defined(SLUICE_SANITIZED)
+constexpr size_t kDivisor = 32;
+#else
+constexpr size_t kDivisor = 1;
+#endif
+
 // A random cycle through all lines: each load waits for the one before, and no prefetcher knows the next.
 struct MachineProbes::Lines {
   struct alignas(64) Line {
@@ -49,8 +57,8 @@ struct MachineProbes::Lines {
 namespace {
 
 constexpr size_t kSlices = 9;
-constexpr size_t kCacheLines = 4096, kMemoryLines = size_t{2} << 20;
-constexpr size_t kStepsPerSlice = 1 << 20;
+constexpr size_t kCacheLines = 4096, kMemoryLines = (size_t{2} << 20) / kDivisor;
+constexpr size_t kStepsPerSlice = (size_t{1} << 20) / kDivisor;
 
 // Seconds of the median slice.
 template <typename Slice>
@@ -74,7 +82,7 @@ void multiply(size_t steps) {
 }
 
 double read_rate(std::span<const uint64_t> words) {
-  constexpr size_t kWords = (size_t{16} << 20) / sizeof(uint64_t);
+  constexpr size_t kWords = (size_t{16} << 20) / sizeof(uint64_t) / kDivisor;
   size_t at = 0;
   const double seconds = median_slice([&] {
     uint64_t sum[4] = {};
@@ -130,7 +138,7 @@ std::optional<double> wake_up() {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return std::nullopt;
   const Descriptor here(pair[0]);
-  constexpr size_t kTrips = 128;
+  constexpr size_t kTrips = 128 / kDivisor;
   const Descriptor there(pair[1]);
   const Result<std::jthread> other = start_thread([fd = there.get()] {
     char byte = 0;
@@ -163,7 +171,7 @@ std::optional<double> loopback_packet() {
       ::connect(from.get(), any, size) != 0 ||
       ::setsockopt(to.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0)
     return std::nullopt;
-  constexpr size_t kPackets = 512;
+  constexpr size_t kPackets = 512 / kDivisor;
   bool good = true;
   const double seconds = median_slice([&] {
     char bytes[64] = {};
@@ -191,7 +199,8 @@ MachineProbes::MachineProbes(unsigned cores)
 MachineProbes::~MachineProbes() = default;
 
 std::map<std::string, double> MachineProbes::take(ProbeSet set) {
-  constexpr size_t kCacheSteps = 1 << 18, kMemorySteps = 1 << 14, kCalls = 1 << 13;
+  constexpr size_t kCacheSteps = (1 << 18) / kDivisor, kMemorySteps = (1 << 14) / kDivisor,
+                   kCalls = (1 << 13) / kDivisor;
   std::map<std::string, double> all;
   const auto per_step = [&](const char* name, size_t steps, auto&& slice) {
     all[name] = median_slice(slice) / static_cast<double>(steps) * 1e9;
