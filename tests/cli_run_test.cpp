@@ -118,6 +118,31 @@ TEST_F(CliRunTest, FramesCrossWholeWhereBatchesAreLarge) {
   }
 }
 
+TEST_F(CliRunTest, ThePlanNamesTheBytesOfFramesThatCrossAlone) {
+  write("mirror.click", "FromDump(in.pcap) -> EtherMirror -> ToDump(out.pcap);\n");
+  write("far.click", "FromDump(in.pcap) -> Classifier(12/0800 100/00) -> EtherMirror -> ToDump(out.pcap);\n");
+  write("lookup.click", "FromDump(in.pcap) -> GetIPAddress(30) -> IPLookup(0.0.0.0/0 0) -> ToDump(out.pcap);\n");
+  const auto says = [&](const std::string& options, const std::string& line) {
+    const std::string text = sluice("show plan " + options + " --device emu").out;
+    EXPECT_NE(text.find("node 0: " + line + "\n"), std::string::npos) << options << "\n" << text;
+  };
+  const std::string pool = " --records address --transport commpool";
+  says("mirror.click --records header",
+       "headers are sent; 64 bytes per packet in, 64 out, with bytes 0-11 of each frame each way");
+  says("mirror.click" + pool,
+       "frames are gathered; 64 bytes per packet in, 64 out, and bytes 0-15 of each frame each way");
+  says("mirror.click --records address",
+       "frames stay where they are, addresses are sent; 64 bytes per packet in, 64 out");
+  says("far.click --records header",
+       "headers are sent; 80 bytes per packet in, 64 out, with bytes 0-13 and 100 of each frame in, "
+       "bytes 0-11 of each frame out");
+  says("far.click" + pool,
+       "frames are gathered; 64 bytes per packet in, 64 out, and bytes 0-111 of each frame each way");
+  says("lookup.click", "headers are sent; 112 bytes per packet in, 112 out, with bytes 30-33 of each frame in");
+  says("lookup.click" + pool,
+       "frames are gathered; 112 bytes per packet in, 112 out, and bytes 16-47 of each frame in");
+}
+
 TEST_F(CliRunTest, TablesLieWhereTheyAreAskedTo) {
   ASSERT_EQ(sluice("gen routes --ipv4 400 --ipv6 100 --out few").code, 0);
   const std::string few = "--acl edge.acl --routes few --route-algorithm trie --in in.pcap ";

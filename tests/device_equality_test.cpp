@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -565,6 +566,116 @@ TEST(DeviceEquality, Patterns) {
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   ASSERT_GT(want.outcome.report.packets_out, packets(300));
   EXPECT_GT(equal_everywhere(dir, text, want), packets(1000));
+}
+
+// A mixed capture, with a frame cut to each of the lengths 0 to 20 between every few of its frames.
+std::string capture_with_short_frames(const TempDir& dir, uint32_t count) {
+  std::string path = dir / "cut.pcap";
+  auto store = FrameStore::load(testing::write_mixed_capture(dir / "uncut.pcap", count, 29));
+  auto writer = CaptureWriter::create(path);
+  EXPECT_TRUE(store.ok() && writer.ok());
+  for (uint64_t i = 0; i < store->size(); ++i) {
+    FrameHeader header = store->header(i);
+    EXPECT_TRUE(writer->append(header, store->frame(i)));
+    if (i % 5 != 0) continue;
+    header.captured = std::min<uint32_t>(header.captured, i / 5 % 21);
+    EXPECT_TRUE(writer->append(header, store->frame(i)));
+  }
+  EXPECT_TRUE(writer->commit().ok());
+  return path;
+}
+
+// Segments of which a few bytes of each frame cross: far apart, behind Strip, in front of what came, of packets that
+// begin elsewhere than their frame, and of frames that end before or within them. Nothing else is there for the stages
+// of a header record, which the emulated device sees to.
+TEST(DeviceEquality, TheBytesThatStagesTouchCrossAlone) {
+  const TempDir dir;
+  const std::string capture = capture_with_short_frames(dir, packets(1500));
+  const std::string encap = "EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02)";
+  const std::string rewrite = "EtherRewrite(02:00:00:00:00:03, 02:00:00:00:00:04)";
+  struct Case {
+    std::string chain;  // from the source to out, with its other ways to second
+    bool all_by_header = true;
+  };
+  const Case cases[] = {
+      {"EtherMirror -> out"},
+      {"c :: Classifier(12/0800 71/00%01, 12/86dd 100/00%01, 12/8100 16/0800, -); c[0] -> m :: EtherMirror -> out;"
+       " c[1] -> m; c[2] -> " +
+       rewrite + " -> out; c[3] -> Paint(3) -> second"},
+      {"c :: Classifier(14/45 110/00%03, !300/00%01, -); c[0] -> EtherMirror -> out; c[1] -> out; c[2] -> second",
+       false},
+      {"Strip(14) -> a :: GetIPAddress(16) -> rt :: LinearIPLookup(10.0.0.0/8 0, 192.0.2.0/24 1, 0.0.0.0/0 2);"
+       " rt[0] -> u :: Unstrip(14) -> EtherMirror -> out; rt[1] -> u; rt[2] -> second"},
+      {"Strip(14) -> " + encap + " -> out"},
+      {encap + " -> out"},
+      {encap + " -> Print(pushed, 30) -> EtherMirror -> out", false},
+      {"Strip(20) -> Print(stripped, 8) -> c :: Classifier(2/00%01, 100/00, -); c[0] -> EtherMirror -> out;"
+       " c[1] -> " +
+           encap + " -> out; c[2] -> second",
+       false},
+      {"Strip(14) -> Print(stripped, 8) -> CheckIPHeader -> " + rewrite + " -> out", false},
+      {"Strip(14) -> Print(stripped, 8) -> CheckIPHeader -> " + encap + " -> out", false},
+      {"IPInput -> " + rewrite + " -> out", false},
+  };
+  using enum RecordChoice;
+  std::vector<Way> all;
+  for (const auto& [mode, transport] :
+       {std::pair{DeviceMode::kLaunch, Transport::kStaged}, std::pair{DeviceMode::kLaunch, Transport::kZeroCopy},
+        std::pair{DeviceMode::kPersistent, Transport::kTagged}}) {
+    all.push_back({mode, transport, kHeader, 1, 256});
+    all.push_back({mode, transport, kHeader, 3, 100, 2, 2});
+    all.push_back({mode, transport, kAddress, 2, 128});
+  }
+  for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) {
+    all.push_back({DeviceMode::kLaunch, transport, kAddress, 1, 256});
+    all.push_back({DeviceMode::kLaunch, transport, kAddress, 3, 100, 2, 2});
+    all.push_back({DeviceMode::kLaunch, transport, kAddress, 2, 33, 1, 4, 0, DeviceThreading::kMaster});
+  }
+  for (const Case& c : cases) {
+    const std::string text =
+        "out :: ToDump($OUT); second :: ToDump($OUT2); Idle -> second; FromDump(" + capture + ") -> " + c.chain + ";";
+    const DeviceOutcome want = run(dir, text, nullptr);
+    ASSERT_TRUE(want.outcome.ok) << text << want.outcome.error;
+    ASSERT_GT(want.outcome.report.packets_out, packets(300)) << text;
+    for (const std::string& kind : testing::device_kinds()) {
+      for (const Way& way : all) {
+        SCOPED_TRACE(text + " " + kind + " " + ::testing::PrintToString(way));
+        const DeviceOutcome got = run(dir, text, &way, kind);
+        expect_equal(want, got);
+        const DeviceCounters& counted = got.outcome.report.offload;
+        if (c.all_by_header || way.records == kAddress) {
+          EXPECT_GE(counted.offloaded, want.outcome.report.packets_in);
+          EXPECT_EQ(counted.on_host + counted.redone, 0u);
+        } else {
+          EXPECT_GT(counted.offloaded + counted.on_host, packets(300));
+        }
+      }
+    }
+  }
+}
+
+// What crosses for packets whose addresses are swapped: registers and 12 bytes in a record, a copy's unit in a pool.
+TEST(DeviceEquality, FewBytesCrossWhereFewAreTouched) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(1000), 31);
+  const std::string text = "FromDump(" + capture + ") -> EtherMirror -> ToDump($OUT); Idle -> ToDump($OUT2);";
+  using enum RecordChoice;
+  for (const std::string& kind : testing::device_kinds()) {
+    for (const auto& [way, bytes] :
+         {std::pair{Way{DeviceMode::kLaunch, Transport::kStaged, kHeader, 1, 256}, 64u},
+          std::pair{Way{DeviceMode::kPersistent, Transport::kTagged, kHeader, 2, 64}, 64u},
+          std::pair{Way{DeviceMode::kLaunch, Transport::kCommList, kAddress, 1, 256}, 64u},
+          std::pair{Way{DeviceMode::kLaunch, Transport::kCommPool, kAddress, 1, 256}, 64u + 16u}}) {
+      SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+      const DeviceOutcome got = run(dir, text, &way, kind);
+      ASSERT_TRUE(got.outcome.ok) << got.outcome.error;
+      const auto& channels = got.outcome.report.devices.at(0).channels;
+      EXPECT_EQ(channels.records, got.outcome.report.packets_in);
+      EXPECT_LE(channels.bytes_in, bytes * channels.records);
+      EXPECT_GT(channels.bytes_in, (bytes - 8) * channels.records);
+      EXPECT_EQ(channels.bytes_in, channels.bytes_out);
+    }
+  }
 }
 
 TEST(DeviceEquality, RealCaptures) {

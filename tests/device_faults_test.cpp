@@ -37,7 +37,7 @@ std::string standard(const TempDir& dir, const std::string& capture) {
 }
 
 // Edits that are wrong when they are done twice: addresses are swapped at the frame's start, far and near in front of
-// it and past its first 128 bytes, and a sum is checked and another written in its place.
+// it, within it and past its first 128 bytes, and a sum is checked and another written in its place.
 std::string edits(const std::string& capture) {
   return "in :: FromDump(" + capture +
          ") -> EtherEncap(0x0800, 02:00:00:00:00:03, 02:00:00:00:00:04)"
@@ -46,7 +46,7 @@ std::string edits(const std::string& capture) {
          "c[0] -> EtherMirror -> SetCRC32 -> EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> Print(mid, 24)"
          " -> EtherMirror -> Strip(14) -> CheckCRC32 -> EtherMirror -> SetCRC32 -> out :: ToDump($OUT);\n"
          "c[1] -> Strip(130) -> EtherMirror -> SetCRC32 -> second :: ToDump($OUT2);\n"
-         "c[2] -> Discard;\n";
+         "c[2] -> Print(other, 44) -> Strip(20) -> EtherMirror -> Print(cut, 44) -> Discard;\n";
 }
 
 struct Fault {

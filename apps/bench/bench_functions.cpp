@@ -158,7 +158,7 @@ std::string place_on_device(OpenDevices& devices, const Pipeline& pipeline, uint
   const auto stays = [&](size_t n) {
     const Offload& o = offloads[n];
     if (pipeline.plan.nodes[n].type != PlanNode::Type::kSegment) return false;
-    return !o.on_device || (!o.keys && o.shape.kind == RecordKind::kHeader && o.whole_frames && size > o.shape.region);
+    return !o.on_device || (!o.keys && o.shape.kind == RecordKind::kHeader && o.whole_frames && size > kRecordRegion);
   };
   for (size_t n = 0; n < offloads.size(); ++n) {
     if (devices.options.records != RecordChoice::kAuto || !stays(n)) continue;

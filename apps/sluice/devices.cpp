@@ -464,6 +464,25 @@ std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& d
 
 namespace {
 
+// Such as "bytes 0-11 and 100 of each frame".
+std::string bytes_of_frames(const ByteRanges& ranges) {
+  if (ranges.empty()) return "no byte of any frame";
+  std::vector<std::string> all;
+  for (const ByteRange& r : ranges) {
+    all.push_back(r.size() == 1 ? std::to_string(r.from) : fmt::format("{}-{}", r.from, r.to - 1));
+  }
+  return fmt::format("byte{} {} of each frame", ranges.bytes() == 1 ? "" : "s", fmt::join(all, " and "));
+}
+
+// What of each frame crosses, within a header record or gathered beside an address record, where every packet has the
+// same bytes there. Gathered ones come back as they went.
+std::string frames_by_ranges(const Offload& o, bool pooled) {
+  const ByteRanges out = !pooled ? o.shape.out : o.writes_frame ? o.shape.in : ByteRanges{};
+  const std::string in = (pooled ? ", and " : ", with ") + bytes_of_frames(o.shape.in);
+  if (out == o.shape.in) return in + " each way";
+  return in + " in" + (out.empty() ? "" : fmt::format(", {} out", bytes_of_frames(out)));
+}
+
 // Those of a segment's stages on a device, and why.
 std::string where_tables_lie(const OpenDevices& devices, const Offload& o) {
   const Device& device = *devices.options.devices[0];
@@ -507,6 +526,7 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
     const bool whole = o.crosses_as_frames();
     const bool pooled = !o.keys && (whole || o.shape.kind == RecordKind::kAddress) && d.pooled();
+    const bool by_ranges = o.shape.in_by_packet != 0 && (pooled || o.shape.kind == RecordKind::kHeader);
     const std::string frames =
         whole && o.shape.sums != 0
             ? fmt::format(", and all of the frame; {} bytes come back", o.writes_frame ? kFrameEdited : 0)
@@ -518,8 +538,9 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
                       ", and the frame each way, of longer ones the first {} bytes; of those that lie in memory {} "
                       "bytes come back",
                       kRecordRegion, kFrameEdited)
-        : !pooled ? ""
-                  : fmt::format(", and {} of the frame{}",
+        : by_ranges ? frames_by_ranges(o, pooled)
+        : !pooled   ? ""
+                    : fmt::format(", and {} of the frame{}",
                                 o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
                                 o.writes_frame ? " each way" : " in");
     text += fmt::format("node {}: {}; {} bytes per packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,

@@ -205,9 +205,9 @@ class Worker {
         nullptr;  // what frames, and those that address records name, are gathered in; nullptr: none are
     // Of address records: whether they are, and copied. Where another segment's frames alone are gathered they are not.
     bool pooled_frames() const { return pool != nullptr && pool->device != nullptr; }
-    // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
+    // By record: where in the pool the frame's byte 0 is or would be, and which bytes of the frame went.
     struct Pooled {
-      uint32_t at, bytes;
+      int32_t at, first, end;
     };
     std::vector<Pooled> pooled;
     // Frame records: whether the frames lie in their source's memory, and how they lie in the flight's.

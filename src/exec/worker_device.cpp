@@ -31,6 +31,17 @@ uint32_t mark_of_stage(const StageSlot& slot, uint32_t rule) {
   }
 }
 
+// Whether a header record carries what the stages may need of a packet's frame.
+bool fits_header(const Offload& offload, const Packet& p) {
+  const RecordShape& shape = offload.shape;
+  if (p.data < 0) return false;
+  // What counts from the packet's first byte has its place within the region.
+  if (in_from(shape, p.data) + shape.in.span().to > int32_t{kRecordRegion}) return false;
+  if (out_from(shape, p.data) + shape.out.span().to > int32_t{kRecordRegion}) return false;
+  if (shape.in_by_packet != 0 || p.end <= kRecordRegion) return true;
+  return !offload.whole_frames && p.data == 0 && p.l3 + 60u <= kRecordRegion && headers_fit_region(p.frame, p.end);
+}
+
 // Room for a frame as a batch has it.
 size_t frame_room(uint32_t end) {
   return (static_cast<size_t>(kHeadroom) + end + kTailroom + 63) / 64 * 64;
@@ -159,20 +170,29 @@ Worker::InFlight* Worker::in_flight_for(size_t n, const Offload& offload, bool i
 // was given up may still write there.
 bool Worker::put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, InFlight::Pooled& place) {
   if (pool.given_up) return false;
+  const RecordShape& shape = offload.shape;
   // Where no stage moves the extent, nothing is pushed in front or appended behind.
-  const bool moves = offload.shape.moves != 0;
-  const uint32_t before = moves ? kHeadroom : (static_cast<uint32_t>(p.data < 0 ? -p.data : 0) + 15) / 16 * 16;
-  uint32_t bytes = p.end;
-  if (!offload.whole_frames && p.data == 0 && p.l3 + 60u <= kRecordRegion && headers_fit_region(p.frame, p.end)) {
-    bytes = std::min(bytes, kRecordRegion);
+  const bool moves = shape.moves != 0;
+  auto end = static_cast<int32_t>(p.end);
+  int32_t first = std::min(p.data, 0);
+  int32_t before = moves ? kHeadroom : (-first + 15) / 16 * 16;
+  uint32_t behind = moves ? kTailroom : 0;
+  if (shape.in_by_packet != 0) {
+    // Stages touch nothing else, whatever they push or strip.
+    const ByteRange bytes = shape.in.span();
+    first = std::max(p.data + bytes.from, -kHeadroom);
+    end = std::max(std::min(p.data + bytes.to, end), first);
+    before = -first;
+    behind = 0;
+  } else if (!offload.whole_frames && p.data == 0 && p.l3 + 60u <= kRecordRegion &&
+             headers_fit_region(p.frame, p.end)) {
+    end = std::min(end, int32_t{kRecordRegion});
   }
-  const uint64_t need = uint64_t{before} + bytes + (moves ? kTailroom : 0);
+  const uint64_t need = static_cast<uint64_t>(int64_t{before} + end) + behind;
   if (pool.used + need > pool.host->size()) return false;
-  place.at = pool.used + before;
-  place.bytes = bytes;
-  const int32_t first = std::min(p.data, 0);
-  std::memcpy(static_cast<std::byte*>(pool.host->host()) + place.at + first, p.frame + first,
-              static_cast<size_t>(static_cast<int64_t>(bytes) - first));
+  place = {static_cast<int32_t>(pool.used) + before, first, end};
+  std::memcpy(static_cast<std::byte*>(pool.host->host()) + (place.at + first), p.frame + first,
+              static_cast<size_t>(end - first));
   pool.used = static_cast<uint32_t>((pool.used + need + 15) / 16 * 16);
   if (pool.used > pool.host->size()) pool.used = static_cast<uint32_t>(pool.host->size());
   return true;
@@ -182,7 +202,12 @@ bool Worker::put_in_pool(const Offload& offload, const Packet& p, FlightFrames& 
 void Worker::keep(const Offload& offload, const Packet& p, InFlight& a, uint32_t i) {
   InFlight::Kept& k = a.kept[i];
   k = {a.kept_used, -kHeadroom, p.end};
-  if (!offload.edits_anywhere) {
+  if (offload.shape.out_by_packet != 0) {
+    const ByteRange out = offload.shape.out.span();
+    const auto end = static_cast<int32_t>(p.end);
+    k.first = std::clamp(p.data + out.from, -kHeadroom, end);
+    k.end = static_cast<uint32_t>(std::clamp(p.data + out.to, std::max(k.first, 0), end));
+  } else if (!offload.edits_anywhere) {
     // Headers alone: from what the stages may push, before the first byte or before the network header, to where the
     // headers end, counted from either.
     const auto l3 = int32_t{p.l3};
@@ -251,11 +276,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
     // The device starts from cleared registers.
     if (path != offload.begin || (p.rule | p.mark | p.next_hop) != 0) return false;
   } else if (offload.shape.kind == RecordKind::kHeader) {
-    if (p.data < 0) return false;
-    if (p.end > offload.shape.region) {
-      if (offload.whole_frames || p.data != 0 || p.l3 + 60u > offload.shape.region) return false;
-      if (!headers_fit_region(p.frame, p.end)) return false;
-    }
+    if (!fits_header(offload, p)) return false;
   } else if (!walk_->in_flight[0].pooled_frames()) {
     device_frame = device_.pinned->device_address(p.frame - kHeadroom, size_t{kHeadroom} + p.end + kTailroom);
     if (device_frame == nullptr) return false;
@@ -267,7 +288,8 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   const uint32_t i = flight.count;
   if (a->pooled_frames() && !offload.keys && offload.shape.kind == RecordKind::kAddress) {
     if (!put_in_pool(offload, p, *a->pool, a->pooled[i])) return false;
-    device_frame = static_cast<uint8_t*>(a->pool->device->device()) + a->pooled[i].at;
+    // Of bytes in the frame's middle the pool may begin behind the frame's first.
+    device_frame = reinterpret_cast<uint8_t*>(reinterpret_cast<intptr_t>(a->pool->device->device()) + a->pooled[i].at);
   }
   store(view, tile.index[lane], ~FieldMask{0}, p);
   a->rows[i] = static_cast<uint16_t>(tile.index[lane]);
@@ -291,10 +313,13 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   }
   if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
   if (offload.shape.kind == RecordKind::kHeader) {
-    const uint32_t bytes = std::min<uint32_t>(offload.shape.region, p.end);
-    writer.put(p.frame, bytes);
-    static constexpr uint8_t kZeros[kRecordRegion] = {};
-    writer.put(kZeros, offload.shape.region - bytes);
+    for (const ByteRange& r : offload.shape.in) {
+      const int32_t from = in_from(offload.shape, p.data) + r.from;
+      const int32_t there = std::clamp(static_cast<int32_t>(p.end) - from, 0, r.to - r.from);
+      writer.put(p.frame + from, static_cast<uint32_t>(there));
+      static constexpr uint8_t kZeros[kRecordRegion] = {};
+      writer.put(kZeros, r.size() - static_cast<uint32_t>(there));
+    }
   }
   writer.finish();
   ++flight.count;
@@ -453,27 +478,39 @@ Steps Worker::take_registers(const Offload& offload, const InFlight& a, uint32_t
   uint32_t lengths[kMaxStages] = {};
   reader.get(lengths, 4u * offload.shape.moves);
   count_visits(program, offload.begin, r.visited, p.length(), lengths, r.annotation.rule);
-  const uint32_t end = p.end;
+  const RecordShape& shape = offload.shape;
+  const auto end = static_cast<int32_t>(p.end);
+  const int32_t base = out_from(shape, p.data);
   std::memcpy(&p.data, &r.extent, sizeof(Extent));
   std::memcpy(&p.rule, &r.annotation, sizeof(Annotation));
   if (offload.shape.key_out != 0) reader.get(&p.key, kKeyBytes);
-  if (offload.shape.kind == RecordKind::kHeader && offload.writes_frame) {
-    uint8_t bytes[kRecordHeadroom + kRecordRegion];
-    reader.get(bytes, static_cast<uint32_t>(kRecordHeadroom) + offload.shape.region);
-    const int32_t from_byte = std::min(p.data, 0);
-    const int32_t to_byte = static_cast<int32_t>(std::min<uint32_t>(offload.shape.region, end));
-    if (to_byte > from_byte) {
-      std::memcpy(p.frame + from_byte, bytes + kRecordHeadroom + from_byte, static_cast<size_t>(to_byte - from_byte));
+  if (shape.kind == RecordKind::kHeader && offload.writes_frame) {
+    // In front, what was pushed there and no more.
+    uint8_t bytes[kRecordRegion];
+    static_assert(kRecordHeadroom <= int32_t{kRecordRegion});
+    reader.get(bytes, shape.front);
+    const int32_t pushed = base - p.data;
+    if (pushed > 0) std::memcpy(p.frame + p.data, bytes + shape.front - pushed, static_cast<size_t>(pushed));
+    for (const ByteRange& range : shape.out) {
+      reader.get(bytes, range.size());
+      const int32_t to = std::min(base + range.to, end);
+      if (to > base + range.from)
+        std::memcpy(p.frame + base + range.from, bytes, static_cast<size_t>(to - base - range.from));
     }
   }
-  if (offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pooled_frames()) {
-    // Of a frame that went in part only that part can have changed.
+  if (shape.kind == RecordKind::kAddress && offload.writes_frame && a.pooled_frames()) {
     const InFlight::Pooled& place = a.pooled[i];
-    const int32_t from_byte = std::min(p.data, 0);
-    const auto to_byte = static_cast<int32_t>(place.bytes < end ? place.bytes : p.end);
-    if (to_byte > from_byte) {
-      std::memcpy(p.frame + from_byte, static_cast<const std::byte*>(a.pool->host->host()) + place.at + from_byte,
-                  static_cast<size_t>(to_byte - from_byte));
+    const auto put_back = [&](int32_t first, int32_t to) {
+      if (to > first)
+        std::memcpy(p.frame + first, static_cast<const std::byte*>(a.pool->host->host()) + (place.at + first),
+                    static_cast<size_t>(to - first));
+    };
+    // Of what did not go, only what was pushed in front or appended behind can have changed.
+    const int32_t first = std::min(p.data, place.first);
+    if (shape.out_by_packet == 0)
+      put_back(std::min(p.data, 0), place.end < end ? place.end : static_cast<int32_t>(p.end));
+    for (const ByteRange& range : shape.out) {
+      if (shape.out_by_packet != 0) put_back(std::max(base + range.from, first), std::min(base + range.to, place.end));
     }
   }
   steps.reason = p.reason;

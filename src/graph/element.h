@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "batch/batch.h"
+#include "batch/byte_ranges.h"
 #include "batch/drop_reason.h"
 #include "batch/packet.h"
 #include "graph/arguments.h"
@@ -73,6 +74,9 @@ struct StageTraits {
   // Bytes in front of a frame's first byte as it came, not as it is, that are written at most, where it has a link
   // header.
   int32_t writes_before = kHeadroom;
+  // Where in the frame it reads or writes (as `reads` and `writes` say), if the packet does not decide that: counted
+  // from the packet's first byte as the stage finds it. Nothing: `frame` says all there is. A stage type's kFrameBytes.
+  std::optional<ByteRanges> bytes = std::nullopt;
 };
 
 // A table that an element declares, to be loaded before the graph starts.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/hd.h"
+#include "batch/byte_ranges.h"
 #include "batch/packet.h"
 
 namespace sluice {
@@ -12,6 +13,7 @@ struct StripStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kAnywhere;  // those behind it start there
+  static constexpr ByteRanges kFrameBytes{};
 
   uint32_t bytes = 0;
 
@@ -26,6 +28,7 @@ struct UnstripStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kInFront;
+  static constexpr ByteRanges kFrameBytes{};
 
   uint32_t bytes = 0;
 

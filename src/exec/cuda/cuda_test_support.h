@@ -238,6 +238,13 @@ inline std::vector<Named> frame_programs(const Tables& t, RecordKind kind) {
   DeviceProgram deep;  // pushed in front of what a header record may hold: the host must redo it
   for (int i = 0; i < 3; ++i) add(deep, encap);
   out.push_back({"deep", finished(deep, shape)});
+  DeviceProgram mirror;  // a few bytes of the frame, of which fewer come back
+  add(mirror, EtherMirrorStage{});
+  shape.in = {{0, 12}, {60, 64}, {100, 102}};
+  shape.out = {{0, 12}};
+  shape.in_by_packet = shape.out_by_packet = 1;
+  shape.front = 0;
+  out.push_back({"mirror", finished(mirror, shape)});
   return out;
 }
 
@@ -374,7 +381,9 @@ inline void write_record(const DeviceProgram& program, const Item& item, uint64_
   std::vector<uint8_t> region(kRecordRegion, 0);
   if (item.bytes != 0) memcpy(region.data(), item.storage.data() + kHeadroom, std::min(item.bytes, kRecordRegion));
   if (shape.kind == RecordKind::kHeader) {
-    put_payload(to, tag, {{&r, sizeof r}, {region.data(), shape.region}});
+    std::vector<std::pair<const void*, uint32_t>> parts = {{&r, sizeof r}};
+    for (const ByteRange& range : shape.in) parts.emplace_back(region.data() + range.from, range.size());
+    put_payload(to, tag, parts);
   } else {
     put_payload(to, tag, {{&r, sizeof r}, {&frame, sizeof frame}});
   }

@@ -17,6 +17,7 @@ struct Walker {
   uint8_t path = kPathDropped;
   uint8_t output = 0;
   uint32_t tail = 0;             // frame records: what a stage appended, 4 bytes
+  int32_t first = 0;             // header records: the packet's first byte as it came
   uint8_t moves = 0;             // stages met so far that may move the extent
   uint32_t lengths[kMaxStages];  // the packet's length after each of them: byte counters go by it
 };
@@ -80,7 +81,7 @@ SLUICE_HD void walk_alone(const DeviceProgram& program, Walker& w) {
 // -- records ----------------------------------------------------------------------------------------------------------
 
 // Fills the walker from a record's words. `bytes` is scratch of kHeadroom + kRecordRegion + kTailroom bytes for the
-// frame of a header record.
+// frame of a header record: what the record does not carry of it stays as it is.
 SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const Word* in, uint8_t* bytes, Walker& w) {
   w.packet = Packet{};
   w.visited = 0;
@@ -108,10 +109,12 @@ SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const 
   }
   if (program.shape.key_in != 0) reader.get(&w.packet.key, kKeyBytes);
   if (kind == RecordKind::kHeader) {
-    // The head room goes back whether or not a stage pushed into it: never another packet's bytes.
-    memset(bytes + kHeadroom - kRecordHeadroom, 0, kRecordHeadroom);
-    reader.get(bytes + kHeadroom, program.shape.region);
+    const RecordShape& shape = program.shape;
+    w.first = w.packet.data;
     w.packet.frame = bytes + kHeadroom;
+    // What is in front goes back whether or not a stage pushed into it: never another packet's bytes.
+    memset(w.packet.frame + out_from(shape, w.first) - shape.front, 0, shape.front);
+    for (const ByteRange& r : shape.in) reader.get(w.packet.frame + in_from(shape, w.first) + r.from, r.size());
   }
 }
 
@@ -143,6 +146,10 @@ SLUICE_HD uint64_t route_result(const DeviceProgram& program, const Word& in, ui
   return result;
 }
 
+// Whether more was pushed in front of a header record's frame than comes back.
+SLUICE_HD bool is_redone(const RecordShape& shape, const Walker& w) {
+  return w.packet.data < out_from(shape, w.first) - shape.front;
+}
 // Calls store(index, word) for each word of the result of a header or address record, in order.
 template <typename Store>
 SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const Walker& w, uint32_t tag,
@@ -152,16 +159,19 @@ SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const
   memcpy(&r.annotation, &w.packet.rule, sizeof(Annotation));
   r.visited = static_cast<uint16_t>(w.visited);
   r.path = w.output;
-  r.redo = kind == RecordKind::kHeader && w.packet.data < -kRecordHeadroom ? 1 : 0;
+  const RecordShape& shape = program.shape;
+  r.redo = kind == RecordKind::kHeader && is_redone(shape, w) ? 1 : 0;
   PayloadWriter writer(tag, store);
   writer.put(&r, sizeof r);
-  for (uint32_t i = 0; i < program.shape.moves; ++i) {
+  for (uint32_t i = 0; i < shape.moves; ++i) {
     const uint32_t length = i < w.moves ? w.lengths[i] : 0;
     writer.put(&length, sizeof length);
   }
-  if (program.shape.key_out != 0) writer.put(&w.packet.key, kKeyBytes);
+  if (shape.key_out != 0) writer.put(&w.packet.key, kKeyBytes);
   if (kind == RecordKind::kHeader) {
-    writer.put(w.packet.frame - kRecordHeadroom, static_cast<uint32_t>(kRecordHeadroom) + program.shape.region);
+    const uint8_t* from = w.packet.frame + out_from(shape, w.first);
+    writer.put(from - shape.front, shape.front);
+    for (const ByteRange& r : shape.out) writer.put(from + r.from, r.size());
   }
   writer.finish();
 }

@@ -6,9 +6,13 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 
 namespace sluice {
 namespace {
+
+// What a stage puts in front of a packet, it writes and moves the first byte to.
+constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
 
 // What a key record can bring and its result can take back.
 constexpr FieldMask kKeyReads = kFieldKey | kFieldDestination;
@@ -88,7 +92,6 @@ size_t uncovers(const Program& program, const PlanNode& node, const Router& rout
     int64_t behind = off[s] + t.moves_by;
     if (t.frame == FrameUse::kInFront && behind < 0) return s;
     // What else moves the first byte writes bytes there (frame_use_test.cpp).
-    constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
     if ((t.writes & kPushes) == kPushes) behind = 0;
     for (unsigned out = 0; out < program.stages[s].outputs; ++out) {
       const uint8_t next = node.wide ? kPathExit : program.stages[s].next[out & 15];
@@ -98,11 +101,88 @@ size_t uncovers(const Program& program, const PlanNode& node, const Router& rout
   return node.elements.size();
 }
 
+// The bytes of a frame that stages of a segment touch, counted from the first byte with which a packet comes to the
+// segment. Nothing: they depend on the packet, or on the way that it takes.
+struct TouchedBytes {
+  std::optional<ByteRanges> all = ByteRanges{};  // read or written
+  std::optional<ByteRanges> written = ByteRanges{};
+};
+
+TouchedBytes touched_bytes(const Program& program, const PlanNode& node, const Router& router, unsigned end) {
+  TouchedBytes touched;
+  // What every packet that comes to a stage has had taken off, as far as that is one number.
+  struct Off {
+    bool met = false;
+    std::optional<int32_t> bytes;
+  };
+  Off off[kMaxStages];
+  for (const uint8_t entry : node.entries) off[entry] = {true, 0};
+  for (unsigned s = 0; s < end; ++s) {
+    if (!off[s].met) continue;
+    const StageTraits t = router.elements[node.elements[s]]->stage_traits();
+    const std::optional<ByteRanges> bytes = t.frame == FrameUse::kNone ? ByteRanges{} : t.bytes;
+    const bool known = bytes && (bytes->empty() || off[s].bytes);
+    const auto add = [&](std::optional<ByteRanges>& to) {
+      if (!known) to.reset();
+      if (!to) return;
+      for (const ByteRange& r : *bytes) to->add({*off[s].bytes + r.from, *off[s].bytes + r.to});
+    };
+    add(touched.all);
+    if ((t.writes & kFieldFrame) != 0) add(touched.written);
+    Off behind = off[s];
+    if ((t.writes & kPushes) == kPushes) behind.bytes.reset();
+    if (behind.bytes) *behind.bytes += t.moves_by;
+    for (unsigned out = 0; out < program.stages[s].outputs; ++out) {
+      const uint8_t next = node.wide ? kPathExit : program.stages[s].next[out & 15];
+      if (next >= end) continue;
+      off[next] = {true, !off[next].met || off[next].bytes == behind.bytes ? behind.bytes : std::nullopt};
+    }
+  }
+  return touched;
+}
+
+// Those at the packet's first byte and behind it.
+ByteRanges from_first(const ByteRanges& ranges) {
+  ByteRanges all;
+  for (const ByteRange& r : ranges) all.add({std::max(r.from, 0), r.to});
+  return all;
+}
+
+// What of a frame crosses with a header or address record: less than all that a packet may need, where the stages'
+// bytes are the same for every packet.
+void set_ranges(const TouchedBytes& touched, bool pushes, Offload& o) {
+  RecordShape& shape = o.shape;
+  const auto fits = [&](const std::optional<ByteRanges>& ranges) {
+    return ranges && (shape.kind == RecordKind::kAddress || ranges->span().to <= int32_t{kRecordRegion});
+  };
+  if (fits(touched.all)) {
+    o.whole_frames = false;
+    shape.in_by_packet = 1;
+    if (shape.kind == RecordKind::kHeader) {
+      shape.in = from_first(*touched.all);
+    } else {
+      // One piece, since a record has one address, and whole units of a copy.
+      const ByteRange span = touched.all->span();
+      shape.in = ByteRanges{{span.from & ~15, (span.to + 15) & ~15}};
+    }
+  }
+  bool in_front = pushes;
+  if (!o.writes_frame) {
+    shape.out = {};
+  } else if (fits(touched.written)) {
+    o.edits_anywhere = false;
+    shape.out_by_packet = 1;
+    in_front = touched.written->span().from < 0;
+    shape.out = shape.kind == RecordKind::kHeader ? from_first(*touched.written) : *touched.written;
+  }
+  if (!in_front) shape.front = 0;
+}
+
 Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, RecordKind kind, bool one_list) {
   Offload o;
   o.shape.kind = kind;
   FieldMask written = 0;
-  bool past_headers = false;
+  bool past_headers = false, pushes = false;
   std::string anywhere;  // the first stage that may read past the headers
   const Program& program = plan.programs[node.program];
   const size_t uncovering = uncovers(program, node, router);
@@ -124,12 +204,12 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
       return o;
     }
     // What was pushed there and stripped again does not come back with a record.
-    constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
     if (plan.shows_headroom && (t.writes & kPushes) == kPushes) {
       o.why = fmt::format("what {} puts in front of frames may be uncovered again", element.name);
       return o;
     }
     if ((t.writes & kFieldExtent) != 0) ++o.shape.moves;
+    pushes |= (t.writes & kPushes) == kPushes;
   }
   if (past_headers && kind == RecordKind::kHeader) {
     o.why = "a stage reads whole frames: address records only";
@@ -140,20 +220,26 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
   if (kind == RecordKind::kAddress) o.whole_frames |= past_headers;
   o.writes = written;
   o.writes_frame = (written & kFieldFrame) != 0;
+  set_ranges(touched_bytes(program, node, router, o.end), pushes, o);
   o.shape.key_out = (written & kParsed) != 0 ? 1 : 0;
   o.shape.key_in = needs_key(program, node, router, o.end, o.shape.key_out != 0) ? 1 : 0;
   o.why = kind == RecordKind::kHeader ? "headers are sent" : "frames stay where they are, addresses are sent";
-  if (kind == RecordKind::kHeader && o.whole_frames) {
+  if (kind == RecordKind::kHeader && o.shape.in_by_packet != 0) {
+    o.stays = fmt::format(
+        "frames of every length; packets that begin in front of their frame, or of which more than {} bytes were "
+        "stripped, stay on the host",
+        int32_t{kRecordRegion} - o.shape.in.span().to);
+  } else if (kind == RecordKind::kHeader && o.whole_frames) {
     o.stays = fmt::format(
         "frames of up to {} bytes ({} with FCS) on the device, longer ones on the host: {} may read anywhere in a "
         "frame "
         "(--records address: all on the device)",
-        o.shape.region, o.shape.region + 4, anywhere);
+        kRecordRegion, kRecordRegion + 4, anywhere);
   } else if (kind == RecordKind::kHeader) {
     o.stays = fmt::format(
         "frames of over {} bytes go by their first {}, but stay on the host where IPv6 extension headers follow or "
         "something was stripped",
-        o.shape.region, o.shape.region);
+        kRecordRegion, kRecordRegion);
   }
   return o;
 }
@@ -214,7 +300,6 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
   if (one_list && lists > 1) return not_so("a result brings one rule back, and there are more access lists");
   o.on_device = true;
   o.shape.kind = RecordKind::kFrame;
-  o.shape.region = kRecordRegion;
   o.shape.key_out = one_list ? 1 : 0;
   o.end = static_cast<uint8_t>(node.elements.size());
   o.writes_frame = (o.writes & kFieldFrame) != 0;

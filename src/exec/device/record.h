@@ -4,7 +4,7 @@
 //   kKey4      1 word: five-tuple, flags, DSCP, fragment       8 bytes: rule, next hop, steps
 //   kKey6      3 words: the whole FlowKey                      the same
 //   kRoute4    1 word: three IPv4 destinations                 8 bytes: their three next hops
-//   kHeader    registers and the first bytes of the frame      registers and the bytes as the program left them
+//   kHeader    registers and bytes of the frame                registers and the bytes as the program left them
 //   kAddress   registers and the frame's address               registers; bytes were edited in place
 //   kFrame     8 bytes: where the frame lies and its lengths   8 bytes: steps, port, extent; 16 with rule and next hop
 //
@@ -21,6 +21,7 @@
 #endif
 
 #include "batch/batch.h"
+#include "batch/byte_ranges.h"
 #include "batch/packet.h"
 #include "exec/device/word.h"
 #include "net/key4.h"
@@ -33,7 +34,7 @@ SLUICE_HD constexpr bool is_key(RecordKind kind) {
   return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 || kind == RecordKind::kRoute4;
 }
 
-// The bytes of a frame that a header record carries, from the frame's start; and how far the program may push headers
+// The bytes of a frame that a header record can carry, from the frame's start; and how far the program may push headers
 // in front of it before the packet is redone on the host.
 inline constexpr uint32_t kRecordRegion = 128;
 inline constexpr int32_t kRecordHeadroom = 32;
@@ -376,16 +377,34 @@ struct RegisterRecord {
 };
 static_assert(sizeof(RegisterRecord) == 48 && std::is_trivially_copyable_v<RegisterRecord>);
 
+inline constexpr ByteRanges kRegionRange{{0, kRecordRegion}};
+
 // What a header or address record carries beside the registers, in this order.
 struct RecordShape {
   RecordKind kind = RecordKind::kKey4;
-  uint8_t key_in = 0;               // the key goes in: the program reads one that was found before
-  uint8_t key_out = 0;              // and comes back; frame: rule and next hop do (FrameDetail)
-  uint8_t moves = 0;                // stages of the program that may move the extent: so many lengths come back
-  uint16_t region = kRecordRegion;  // header: bytes of the frame, at most kRecordRegion
-  uint8_t sums = 0;                 // frame: the last stage reads whole frames, from their first byte on
-  uint8_t tails = 0;                // frame: it appends 4 bytes, which come back apart from the frame
+  uint8_t key_in = 0;   // the key goes in: the program reads one that was found before
+  uint8_t key_out = 0;  // and comes back; frame: rule and next hop do (FrameDetail)
+  uint8_t moves = 0;    // stages of the program that may move the extent: so many lengths come back
+  uint8_t sums = 0;     // frame: the last stage reads whole frames, from their first byte on
+  uint8_t tails = 0;    // frame: it appends 4 bytes, which come back apart from the frame
+  // Header: bytes of the frame that go in and come back, within kRecordRegion. Address: those that are gathered for a
+  // pool, and those that are put back from it.
+  ByteRanges in = kRegionRange;
+  ByteRanges out = kRegionRange;
+  // 1: they count from the packet's first byte as it came. 0: from the frame's, as headers may lie in front of what was
+  // stripped; address: all that the packet may need goes and comes back.
+  uint8_t in_by_packet = 0;
+  uint8_t out_by_packet = 0;
+  // Header: so many bytes in front of where `out` counts from come back too, for what is pushed there.
+  uint8_t front = kRecordHeadroom;
 };
+// Where in the frame they count from; `data`: the packet's first byte as it came.
+SLUICE_HD constexpr int32_t in_from(const RecordShape& s, int32_t data) {
+  return s.in_by_packet != 0 ? data : 0;
+}
+SLUICE_HD constexpr int32_t out_from(const RecordShape& s, int32_t data) {
+  return s.out_by_packet != 0 ? data : 0;
+}
 
 // Where the tails of `count` frames lie.
 SLUICE_HD uint32_t* tails_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
@@ -393,10 +412,10 @@ SLUICE_HD uint32_t* tails_of(const RecordShape& shape, const FrameResults& resul
 }
 
 // Words in and out of one record (a key's result is none: it has 8 bytes).
-//   header in:    registers | key? | region bytes from the frame's start
-//   header out:   registers | lengths (4 bytes each) | key? | kRecordHeadroom + region bytes, from kRecordHeadroom
-//   before the frame's start address in:   registers | frame address in the device's space (8 bytes) | key? address
-//   out:  registers | lengths | key?
+//   header in:    registers | key? | the bytes of `in`, range by range
+//   header out:   registers | lengths (4 bytes each) | key? | `front` bytes | the bytes of `out`
+//   address in:   registers | frame address in the device's space (8 bytes) | key?
+//   address out:  registers | lengths | key?
 SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
   const uint32_t key = s.key_in != 0 ? kKeyBytes : 0;
   switch (s.kind) {
@@ -407,7 +426,7 @@ SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
     case RecordKind::kRoute4:
       return 1;
     case RecordKind::kHeader:
-      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + s.region);
+      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + s.in.bytes());
     case RecordKind::kAddress:
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + 8 + key);
     case RecordKind::kFrame:
@@ -424,7 +443,7 @@ SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
     case RecordKind::kFrame:
       return 0;
     case RecordKind::kHeader:
-      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + kRecordHeadroom + s.region);
+      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + s.front + s.out.bytes());
     case RecordKind::kAddress:
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key);
   }

@@ -118,6 +118,31 @@ class BlockProgram {
   DeviceProgram moved_;
 };
 
+// What a header record does not carry of its frame: a pattern, so that a stage that reads it makes another packet than
+// the host. A stage that changes it, or what does not come back, ends the program.
+class NotCarried {
+ public:
+  explicit NotCarried(uint8_t* scratch) : scratch_(scratch) { std::memset(scratch, 0xb7, kRecordScratch); }
+  void begin() { std::memcpy(before_, scratch_, kRecordScratch); }
+  // Whether the stages changed nothing but bytes that come back.
+  bool holds(const RecordShape& shape, const Walker& walker) const {
+    const int32_t from = kHeadroom + out_from(shape, walker.first);
+    int32_t at = 0;
+    const auto same_until = [&](int32_t next, int32_t then) {
+      const bool same = std::memcmp(scratch_ + at, before_ + at, static_cast<size_t>(next - at)) == 0;
+      at = then;
+      return same;
+    };
+    bool same = same_until(from - shape.front, from);
+    for (const ByteRange& r : shape.out) same = same_until(from + r.from, from + r.to) && same;
+    return same_until(static_cast<int32_t>(kRecordScratch), 0) && same;
+  }
+
+ private:
+  uint8_t* scratch_;
+  uint8_t before_[kRecordScratch];
+};
+
 // One record through the body, from the words in to its result at `out`.
 void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, uint32_t tag, uint8_t* scratch,
                 std::byte* out) {
@@ -126,8 +151,16 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
     return;
   }
   Walker walker;
-  read_record(kind, program, in, scratch, walker);
-  walk_alone(program, walker);
+  if (kind == RecordKind::kHeader) {
+    NotCarried rest(scratch);
+    read_record(kind, program, in, scratch, walker);
+    rest.begin();
+    walk_alone(program, walker);
+    SLUICE_CHECK(is_redone(program.shape, walker) || rest.holds(program.shape, walker));
+  } else {
+    read_record(kind, program, in, scratch, walker);
+    walk_alone(program, walker);
+  }
   if (is_key(kind)) {
     HostWords::store64(reinterpret_cast<uint64_t*>(out), key_result(walker, tag));
     return;
