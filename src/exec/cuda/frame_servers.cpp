@@ -1,7 +1,5 @@
 #include "exec/cuda/frame_servers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -41,18 +39,20 @@ Result<void> FrameServers::create() {
   return {};
 }
 
+Result<bool> FrameServers::ready(const DeviceProgram& program) {
+  if (const void* const kernel = serve_frames_kernel(program.chain); kernel != kernel_) {
+    // They leave when all that came before has been taken, and end what they took.
+    if (auto ok = dismiss(kStopLimitNs); !ok) return std::move(ok).error();
+    kernel_ = kernel;
+  }
+  if (running_) return true;
+  return start();
+}
+
 Result<void> FrameServers::post(const DeviceProgram& program, const LaunchArguments& a, const CudaShared::RunPlace& run,
                                 uint32_t units) {
   if (program_number_ == 0 || memcmp(&program, &program_, sizeof program) != 0) {
     if (auto ok = take_program(program); !ok) return ok;
-  }
-  if (const void* const kernel = serve_frames_kernel(program.chain); kernel != kernel_) {
-    // They leave when all that came before has been taken, and end what they took.
-    if (auto ok = dismiss(kStopLimitNs); !ok) return ok;
-    kernel_ = kernel;
-  }
-  if (!running_) {
-    if (auto ok = start(); !ok) return ok;
   }
   FrameWork work{};
   work.a = a;
@@ -80,14 +80,12 @@ Result<void> FrameServers::take_program(const DeviceProgram& program) {
   return {};
 }
 
-Result<void> FrameServers::start() {
+Result<bool> FrameServers::start() {
   CudaMemory& memory = *shared_->memory;
   memory.use();
-  const uint32_t most = shared_->most_rings();
-  if (shared_->resident_rings.fetch_add(1) >= most) {
+  if (shared_->resident_rings.fetch_add(1) >= shared_->most_rings()) {
     shared_->resident_rings.fetch_sub(1);
-    return Error(fmt::format("{} resident kernels run on the device, and it takes no more", most),
-                 "use fewer workers, or launch mode");
+    return false;
   }
   bool started = false;
   const ScopeExit uncount([&] {
@@ -105,10 +103,7 @@ Result<void> FrameServers::start() {
   const uint32_t limit = most_resident_blocks(*shared_);
   uint32_t share = std::max(1u, limit * 3 / 4 / std::max(1u, shared_->served_drivers.load()));
   for (uint32_t before = shared_->resident_blocks.load();; before = shared_->resident_blocks.load()) {
-    if (before >= limit) {
-      return Error(fmt::format("resident kernels have all of the {} multiprocessors that they may take", limit / 2),
-                   "use fewer workers, or launch mode");
-    }
+    if (before >= limit) return false;
     share = std::min(share, limit - before);
     if (shared_->resident_blocks.compare_exchange_weak(before, before + share)) break;
   }
@@ -126,7 +121,7 @@ Result<void> FrameServers::start() {
   }
   resident_ = share;
   running_ = started = true;
-  return {};
+  return true;
 }
 
 Result<void> FrameServers::dismiss(uint64_t limit_ns) {

@@ -21,9 +21,11 @@ class FrameServers {
 
   // Errors: no memory.
   Result<void> create();
-  // Gives them the frames of a flight, in `units`, which are in `run` where it has a place; starts them before the
-  // first. Where the program's chain is another
-  // one, they end what they have and others take their place. Errors: the device failed, or has no room for them.
+  // Starts servers for a program where none run. Where its chain is another than theirs, they end what they have and
+  // others take their place. False: the device has no room for them. Errors: it has failed.
+  Result<bool> ready(const DeviceProgram& program);
+  // Gives them the frames of a flight, in `units`, which are in `run` where it has a place. After ready(). Errors: the
+  // device failed.
   Result<void> post(const DeviceProgram& program, const LaunchArguments& a, const CudaShared::RunPlace& run,
                     uint32_t units);
   // They have no work. Errors: they do not leave within the limit.
@@ -35,7 +37,7 @@ class FrameServers {
   // Programs that entries which have not ended may name, and the next.
   static constexpr uint32_t kPrograms = kWorkPlaces + 1;
 
-  Result<void> start();
+  Result<bool> start();
   Result<void> take_program(const DeviceProgram& program);
   void left();
 

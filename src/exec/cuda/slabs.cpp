@@ -117,9 +117,17 @@ class CudaSlabs final : public SlabDriver {
     shared_->memory->use();
     if (auto taken = take_program(program); !taken) return taken;
     if (graphs()) return start_graph(s, count);
-    s.served = serve_;
+    s.served = false;
     s.looks = 0;
-    if (serve_) return post(s, count, pool);
+    if (serve_) {
+      if (auto ok = check_ring_program(program_); !ok) return ok;
+      auto ready = servers_->ready(program_);
+      if (!ready) return std::move(ready).error();
+      if (!*ready && !launches_)
+        return Error("the device has no room for more resident kernels", "use fewer workers, or launch mode");
+      s.served = *ready;
+    }
+    if (s.served) return post(s, count, pool);
 
     if (transport_ == Transport::kCommPool && pool.device != nullptr && pool.bytes != 0) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
@@ -164,6 +172,7 @@ class CudaSlabs final : public SlabDriver {
     return record(s);
   }
 
+  bool is_served(uint32_t slab) const override { return slabs_[slab].served; }
   void serve(bool on) override { serve_ = on && servers_ != nullptr; }
   Result<void> dismiss(uint64_t limit_ns) override {
     return servers_ != nullptr ? servers_->dismiss(limit_ns) : Result<void>();
@@ -311,7 +320,6 @@ class CudaSlabs final : public SlabDriver {
     return frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
   }
   Result<void> post(Slab& s, uint32_t count, const Range& pool) {
-    if (auto ok = check_ring_program(program_); !ok) return ok;
     // Blocks that stay read first lines over the bus as fast as it carries what they store there at the same time;
     // whole frames come faster by a copy.
     Result<CudaShared::RunPlace> run = CudaShared::RunPlace();

@@ -191,13 +191,20 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
     head_ = flight.first + flight.count;
     return;
   }
-  if (!flight.served) ++stats_.launches;
-  if (flight.count == 0) return;
   slabs_->serve(flight.served);
+  if (flight.count == 0) {
+    if (!flight.served) ++stats_.launches;
+    return;
+  }
   if (auto ok = slabs_->start(flight.slab, flight.count, program, pool); !ok) {
     fail(ok.error());
     flight.failed = true;
+  } else if (flight.served && !slabs_->is_served(flight.slab)) {
+    flight.served = resident_ = false;
+    no_room_ = true;
+    --resident_flights_;
   }
+  if (!flight.served) ++stats_.launches;
 }
 
 // A flight that is well filled says that packets come faster than they are taken.
@@ -205,7 +212,7 @@ void Channel::adapt(const Flight& flight) {
   const bool busy = flight.count >= (options_.busy_records != 0 ? options_.busy_records : options_.records / 2);
   busy_ = busy ? busy_ + 1 : 0;
   idle_ = busy ? 0 : idle_ + 1;
-  if (!resident_ && busy_ >= options_.enter_after) {
+  if (!resident_ && !no_room_ && busy_ >= options_.enter_after) {
     resident_ = true;
     ++stats_.switches;
   } else if (resident_ && idle_ >= options_.leave_after) {

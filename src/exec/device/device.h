@@ -134,8 +134,14 @@ class SlabDriver {
   };
   virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
   // Slabs that are started from now on go to servers, which the first of them starts, or to launched kernels. A driver
-  // has the ways that its mode has (Device::make_slabs).
+  // has the ways that its mode has (Device::make_slabs); with both, slabs are launched where the device has no room for
+  // servers.
   virtual void serve(bool on) { (void)on; }
+  // Whether a slab that was started went to servers.
+  virtual bool is_served(uint32_t slab) const {
+    (void)slab;
+    return false;
+  }
   // The servers leave, which have no slab; waits at most `limit_ns`. Errors: they do not.
   virtual Result<void> dismiss(uint64_t limit_ns) {
     (void)limit_ns;

@@ -216,11 +216,12 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
 // One thread runs slabs that are launched, in their order; servers take units of those that are served.
 class EmuSlabs final : public SlabDriver {
  public:
-  EmuSlabs(const ChannelShape& shape, uint32_t slabs, Transport transport, uint32_t servers,
+  EmuSlabs(const ChannelShape& shape, uint32_t slabs, Transport transport, DeviceMode mode, uint32_t servers,
            std::shared_ptr<Shared> shared)
       : shape_(shape),
         slabs_(slabs),
         staged_(transport == Transport::kStaged),
+        launches_(mode != DeviceMode::kPersistent),
         servers_(servers),
         shared_(std::move(shared)),
         board_(std::make_unique<WorkBoard<Work>>()) {
@@ -247,17 +248,21 @@ class EmuSlabs final : public SlabDriver {
   Word* in(uint32_t slab) override { return slabs_[slab].in.data(); }
   const void* out(uint32_t slab) override { return slabs_[slab].out.data(); }
   void serve(bool on) override { serve_ = on; }
+  bool is_served(uint32_t slab) const override { return slabs_[slab].served; }
 
   Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) override {
     if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
       return Error("the emulated device refuses to start");
     if (shared_->killed()) return Error("the emulated device was killed");
-    if (serve_) {
+    const bool served = serve_ && !shared_->faults.no_servers.load(std::memory_order_relaxed);
+    if (serve_ && !served && !launches_) return Error("the emulated device has no room for servers");
+    if (served) {
       if (auto ok = check_ring_program(program); !ok) return ok;
       if (auto ok = start_servers(); !ok) return ok;
     }
+    slabs_[slab].served = served;
     uint32_t place = CopiedRuns::kNone;
-    if (staged_ && !serve_ && pool.run.bytes != 0) {
+    if (staged_ && !served && pool.run.bytes != 0) {
       auto taken = shared_->runs.take(pool.run, [&](uint32_t free) -> Result<void> {
         shared_->run_bytes[free].assign(pool.run.host, pool.run.host + pool.run.bytes);
         return {};
@@ -273,13 +278,13 @@ class EmuSlabs final : public SlabDriver {
       slabs_[slab].place = place;
       slabs_[slab].done = false;
       slabs_[slab].ended.store(0, std::memory_order_relaxed);
-      if (serve_) {
+      if (served) {
         ++served_;
       } else {
         queue_.push_back(slab);
       }
     }
-    if (serve_) {
+    if (served) {
       board_->post(next_++, Work{&slabs_[slab], (count + kUnitRecords - 1) / kUnitRecords});
     } else {
       wake_.notify_one();
@@ -325,6 +330,7 @@ class EmuSlabs final : public SlabDriver {
     std::vector<Word> in, out;
     uint32_t count = 0;
     bool done = false;
+    bool served = false;
     uint64_t kernel_ns = 0;
     uint64_t begun_ns = 0;
     DeviceProgram program;
@@ -473,6 +479,7 @@ class EmuSlabs final : public SlabDriver {
   ChannelShape shape_;
   std::vector<Slab> slabs_;
   bool staged_;
+  bool launches_;
   uint32_t servers_;
   std::shared_ptr<Shared> shared_;
   std::mutex mutex_;
@@ -703,8 +710,8 @@ Result<void*> EmuDevice::pin(void* host, size_t) {
 void EmuDevice::unpin(void*) {}
 
 Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& shape, uint32_t slabs,
-                                                          Transport transport, DeviceMode) {
-  auto made = std::make_unique<EmuSlabs>(shape, slabs, transport, servers_, shared_);
+                                                          Transport transport, DeviceMode mode) {
+  auto made = std::make_unique<EmuSlabs>(shape, slabs, transport, mode, servers_, shared_);
   if (auto ok = made->begin(); !ok) return std::move(ok).error();
   return std::unique_ptr<SlabDriver>(std::move(made));
 }
