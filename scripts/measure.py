@@ -151,12 +151,14 @@ TABLE = [
       for t, records in (("commlist", ""), ("commpool", ""), ("staged", " --records key"))],
     M("device_pipeline_sweep_frames", "gpu", 35, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --workers 16 "
       "--mode launch --records frame --batch 256,512,1024,2048,4096,8192 --packets 4000000"),
-    *[M(f"device_frames_x{w}", "gpu", 20, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --mode launch "
-        f"--records frame --workers {w} --packets 16000000 --batch 1024,4096,8192") for w in (1, 2, 4, 8)],
-    *[M(f"device_frames_there_x{w}", "gpu", 20, f"{FRAMES} --sizes 64 --device cuda --mode launch --records frame --frame-memory device "
+    *[M(f"device_frames_x{w}", "gpu", 20, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --mode persistent "
+        f"--records frame --workers {w} --packets 16000000 --batch 256,1024,4096,8192") for w in (1, 2, 4, 8, 16)],
+    M("device_frames_launched", "gpu", 20, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --mode launch "
+      "--records frame --workers 2 --packets 16000000 --batch 256,1024,4096,8192"),
+    *[M(f"device_frames_there_x{w}", "gpu", 20, f"{FRAMES} --sizes 64 --device cuda --mode persistent --records frame --frame-memory device "
         f"--workers {w} --packets 16000000 --batch 4096,8192") for w in (1, 2, 4, 8, 16)],
     *[M(f"host_frames_x{w}", "host16", 15, f"{FRAMES} --sizes 64 --workers {w} --packets 4000000 --batch 256") for w in (1, 2, 4, 16)],
-    M("device_frames_sizes", "gpu", 40, f"{FRAMES} --sizes 64,512,1518 --device cuda --mode launch --records frame --workers 2 "
+    M("device_frames_sizes", "gpu", 40, f"{FRAMES} --sizes 64,512,1518 --device cuda --mode persistent --records frame --workers 2 "
       "--packets 12000000 --batch 8192"),
     M("host_frames_sizes", "host16", 20, f"{FRAMES} --sizes 64,512,1518 --workers 4 --packets 4000000 --batch 256"),
     M("functions_ways", "gpu", 60, f"{FUNCTIONS} --function mirror,lookup,crc --sizes 64,1024 --workers 8 --batch 1024 --ways "
@@ -167,7 +169,7 @@ TABLE = [
     M("functions_workers", "gpu", 25, f"{FUNCTIONS} --function mirror,crc --sizes 1024 --workers 1,4,16 --batch 1024 "
       "--ways launch/staged/full,persistent/staged/full"),
     M("functions_frames", "gpu", 40, "sluice bench functions --device cuda --packets 8000000 --function mirror,crc --sizes 64,1024 --workers 1,4 "
-      "--batch 4096 --records frame --ways launch/staged/full,launch/zerocopy/full"),
+      "--batch 4096 --records frame --ways launch/staged/full,launch/zerocopy/full,persistent/staged/full,persistent/zerocopy/full"),
     M("functions_crc", "gpu", 60, "sluice bench functions --device cuda --function crc --sizes 64,128,256,512,1024,1518,9000 --resident "
       "--packets 400000 --workers 8 --batch 1024"),
     M("functions_chain", "gpu", 30, f"{FUNCTIONS} --function chain,separate --sizes 64,256,1024 --workers 8 --batch 1024 "

@@ -200,7 +200,9 @@ OpenDevices open_devices(const DeviceFlags& f) {
 
 bool sends_frames(const OpenDevices& devices) {
   const RecordChoice choice = devices.options.record_choice(kFrameBatch);
-  return !gpu_name(devices).empty() && (choice == RecordChoice::kAutoFrames || choice == RecordChoice::kFrame);
+  // Who asks for resident kernels without saying how many packets a batch has is after their round trip.
+  const bool chosen = choice == RecordChoice::kAutoFrames && devices.options.mode == DeviceMode::kLaunch;
+  return !gpu_name(devices).empty() && (chosen || choice == RecordChoice::kFrame);
 }
 
 std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name) {
