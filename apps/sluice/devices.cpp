@@ -27,11 +27,12 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
       ->type_name("DEVICE")
       ->capture_default_str();
-  sub.add_option(
-         "--mode", f.mode,
-         "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load), or auto "
-         "(adaptive where frames cross, else launch)")
-      ->check(kDeviceModes)
+  // Keys alone go by launched kernels where nobody says how.
+  if (!all && f.mode == "auto") f.mode = "launch";
+  const std::string modes =
+      "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)";
+  sub.add_option("--mode", f.mode, all ? modes + ", or auto (adaptive where frames cross, else launch)" : modes)
+      ->check(all ? kDeviceModesOrAuto : kDeviceModes)
       ->type_name("MODE")
       ->capture_default_str();
   sub.add_option(
