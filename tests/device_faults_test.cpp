@@ -109,6 +109,36 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
   }
 }
 
+// The same of packets of classes that stay in a device's memory: the host has a copy of each, as it came.
+TEST(DeviceFaults, ClassesInADevicesMemoryAreTakenOver) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 2000, 9);
+  const std::string text = testing::standard_graph_text(dir, "FromMemory(" + capture + ", LIMIT 5000)", "ToMemory()",
+                                                        "tuple_merge", testing::kDirect4, "poptrie");
+  const auto classes = [](GraphRun& graph) {
+    graph.priorities.emplace();
+    graph.priorities->chunk = 50;
+    graph.device.watchdog_ns = 100'000'000;
+  };
+  const DeviceOutcome want = run_way(dir, text, nullptr, {}, classes);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  for (const DeviceMode mode : {kLaunch, kPersistent}) {
+    for (const bool killed : {true, false}) {
+      const auto device = std::make_shared<EmuDevice>();
+      (killed ? device->faults().killed_after : device->faults().stuck_after) = 1500;
+      Way way{mode, kStaged, kFrame, 2, 50};
+      way.frames_there = true;
+      const DeviceOutcome got = run_way(dir, text, &way, {device}, classes);
+      ASSERT_TRUE(got.outcome.ok) << got.outcome.error;
+      EXPECT_TRUE(got.outcome.report.conserved());
+      EXPECT_EQ(got.outcome.counters, want.outcome.counters);
+      EXPECT_NE(got.outcome.report.devices.at(0).failure, "");
+      EXPECT_GT(got.outcome.report.offload.rescued, 0u);
+      EXPECT_GT(got.outcome.report.offload.offloaded + got.outcome.report.offload.redone, 500u);
+    }
+  }
+}
+
 // Where a device has no room for resident kernels, adaptive mode launches as before, and persistent mode says so.
 TEST(DeviceFaults, WithoutRoomForServersFramesAreLaunched) {
   const TempDir dir;

@@ -236,6 +236,10 @@ bool DeviceSet::takes_lent() const {
   });
 }
 
+bool DeviceSet::chunks_stay() const {
+  return options_.frames_there && counts_only_ && takes_lent();
+}
+
 // Room for the frames of each flight, on both sides, where some segment's records are addresses.
 Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options, uint32_t batch,
                                    WorkerDevice& worker) {
@@ -257,7 +261,7 @@ Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options
       there = std::move(*made);
     }
     std::shared_ptr<DeviceBlob> stays;
-    if (options_.frames_there && counts_only_ && takes_lent()) {
+    if (chunks_stay()) {
       // As much as a batch's arena holds.
       auto made = device.allocate(MemorySpace::kDevice, size_t{batch} * 2048);
       if (!made) return std::move(made).error();

@@ -42,6 +42,9 @@ class DeviceSet {
   // Whether every packet that comes in crosses as a frame, so that it may stay in its source's memory until then; and
   // whether that memory, which is only read, can be reached. A copy of its records lies on every device then.
   bool takes_lent() const;
+  // Whether packets of classes may stay in their source's memory, too: a device has it, and nobody reads what becomes
+  // of them. After open().
+  bool chunks_stay() const;
   bool pin_source(const LentMemory& memory);
   // Waits until all are done with what they were given. No worker has a batch, and none gets one. Once.
   void stop(Workers workers);

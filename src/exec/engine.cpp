@@ -324,7 +324,8 @@ void Engine::connect(Intake& intake, JobRings& rings) {
   // before. Chunks of classes wait while others run.
   if (devices_ != nullptr && devices_->takes_lent()) {
     std::vector<bool> lends;
-    for (const LentMemory& memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
+    for (const LentMemory& memory : intake.lendable(devices_->chunks_stay()))
+      lends.push_back(devices_->pin_source(memory));
     intake.lend(lends);
   }
   intake.connect(rings, *egress_, publisher_,

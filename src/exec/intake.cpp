@@ -90,10 +90,10 @@ std::vector<LinkType> Intake::links() const {
   return links;
 }
 
-std::vector<LentMemory> Intake::lendable() const {
+std::vector<LentMemory> Intake::lendable(bool chunks) const {
   std::vector<LentMemory> all;
   for (const Source& source : sources_) {
-    const bool may = source.port != nullptr && source.ahead == nullptr && !options_.priorities;
+    const bool may = source.port != nullptr && source.ahead == nullptr && (chunks || !options_.priorities);
     all.push_back(may ? source.port->lent() : LentMemory());
   }
   return all;

@@ -49,8 +49,8 @@ class Intake {
   std::vector<LinkType> links() const;
 
   // Before the first poll: the sources' own memory, where packets may stay there until they are through; `lends` says
-  // for each whether they do. For graphs without classes.
-  std::vector<LentMemory> lendable() const;
+  // for each whether they do. `chunks`: those of classes may, too.
+  std::vector<LentMemory> lendable(bool chunks) const;
   void lend(const std::vector<bool>& lends);
 
   // What the intakes of a run have together.
@@ -168,7 +168,7 @@ class Intake {
     Source& operator=(Source&&) noexcept;
     ~Source();
 
-    bool lends = false;                 // packets stay in the source's memory
+    bool lends = false;                 // packets stay in the source's memory, those of classes too
     std::unique_ptr<BatchSource> port;  // nullptr until `follow` where it goes on
     std::unique_ptr<Ahead> ahead;       // nullptr: nobody reads it ahead
     unsigned entry = 0;                 // where its packets enter the plan: an index into Plan::sources

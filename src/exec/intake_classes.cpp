@@ -41,6 +41,13 @@ Polled Intake::open_chunk(unsigned qos_class) {
   job.reads.clear();
   job.source = sources_[read_source_].entry;
   job.lender = sources_[read_source_].port->lends();
+  job.lends_rows = sources_[read_source_].lends && read_.unfilled() != nullptr;
+  if (job.lends_rows) {
+    job.share.lent = sources_[read_source_].port->lent().frames;
+    job.records.resize(job.batch.capacity());
+    job.timestamps.resize(job.batch.capacity());
+    job.bytes_before.resize(job.batch.capacity() + 1);
+  }
   classes_[qos_class]->open = &job;
   return Polled::kFrames;
 }
@@ -60,6 +67,7 @@ constexpr auto kAll = [] {
 struct FilledRows {
   Batch::Rows rows;
   uint32_t count;
+  static const LentRows* lent() { return nullptr; }
   uint8_t* frame(uint32_t i) const { return rows.frame[i]; }
   uint32_t bytes(uint32_t i) const { return rows.extent[i].end; }
   Extent extent(uint32_t i) const { return rows.extent[i]; }
@@ -69,6 +77,7 @@ struct FilledRows {
 };
 struct UnfilledRows {
   LentRows rows;
+  const LentRows* lent() const { return &rows; }
   uint8_t* frame(uint32_t i) const { return rows.memory + rows.records[i].at; }
   uint32_t bytes(uint32_t i) const { return rows.records[i].bytes; }
   Extent extent(uint32_t i) const {
@@ -174,7 +183,23 @@ Polled Intake::place(unsigned qos_class, const Came& came) {
     }
     for (uint32_t i = 0; i < n; ++i) rows.timestamp_ns[at + i] = came.timestamp_ns(row(i));
   };
+  // It stays where it is, whoever may need its bytes.
+  const auto note_lent = [&](auto row, const LentRows& lent) {
+    uint64_t before = at == 0 ? 0 : job.bytes_before[at];
+    job.bytes_before[at] = before;
+    for (; n < most; ++n) {
+      const FrameRecord record = lent.records[row(n)];
+      job.records[at + n] = record;
+      job.timestamps[at + n] = came.timestamp_ns(row(n));
+      job.bytes_before[at + n + 1] = before += record.bytes;
+    }
+    bytes = before - (at == 0 ? 0 : job.bytes_before[at]);
+  };
   const auto each = [&](auto row) {
+    if (const LentRows* const lent = came.lent(); lent != nullptr && job.lends_rows) {
+      note_lent(row, *lent);
+      return;
+    }
     if (job.lender != nullptr) {
       for (; n < most; ++n) rows.frame[at + n] = came.frame(row(n));
     } else {
@@ -198,7 +223,17 @@ Polled Intake::place(unsigned qos_class, const Came& came) {
     n = 1;
     note(scattered);
   }
-  job.batch.append(at + n);
+  if (const LentRows* const lent = came.lent(); lent != nullptr && job.lends_rows) {
+    LentRows own = *lent;
+    own.records = job.records.data();
+    own.bytes_before = job.bytes_before.data();
+    own.timestamps = job.timestamps.data();
+    own.later_ns = own.source = own.turn = own.row = 0;
+    own.total = at + n;
+    job.batch.lend(own, at + n);
+  } else {
+    job.batch.append(at + n);
+  }
   k.next += n;
   read_left_ -= n;
   add(k.packets, n);
@@ -220,6 +255,10 @@ Polled Intake::distribute(const Came& came) {
       const uint32_t row = k.rows[k.next];
       const auto fits = [&](const Job& open) {
         if (open.source != sources_[read_source_].entry || open.lender != lender) return false;
+        // Of one source's memory, all or none.
+        if (open.lends_rows != (sources_[read_source_].lends && came.lent() != nullptr)) return false;
+        if (open.lends_rows)
+          return open.batch.unfilled() == nullptr || open.batch.unfilled()->memory == came.lent()->memory;
         return lender != nullptr || open.batch.has_room(came.bytes(row));
       };
       if (k.open != nullptr && !fits(*k.open)) hand_on(c);

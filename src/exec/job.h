@@ -32,7 +32,11 @@ struct Job {
   unsigned source = 0;
   unsigned lane = 0;            // of the engine
   FramePool* lender = nullptr;  // whose the frames are; nullptr: they lie in the batch's own memory
-  std::vector<Read> reads;      // adds up to the batch
+  // Of packets of one class that stay in their source's memory: what LentRows has of others in the source's.
+  std::vector<FrameRecord> records;
+  std::vector<uint64_t> timestamps, bytes_before;
+  bool lends_rows = false;
+  std::vector<Read> reads;  // adds up to the batch
   const Snapshot* snapshot = nullptr;
   uint64_t generation = 0;  // of the snapshot
   uint64_t done_ns = 0;

@@ -214,6 +214,7 @@ class Worker {
     bool lent = false;
     bool listed = false;  // they lie where the batch has them, and heads come back (put_listed)
     bool dense = false;   // record i is row i
+    bool sparse = false;  // frames of a class, each where its source lent it, in the device's memory
     bool stays = false;   // what became of the frames is in the device's memory, `back_bytes`
     size_t back_bytes = 0;
     const FrameRecord* records = nullptr;  // of the flight, or the source's own
@@ -357,6 +358,7 @@ class Worker {
   size_t lent_room() const;
   bool brings_back(const InFlight& a) const;
   bool put_unfilled(InFlight& in_flight, const RecordShape& shape, SlabDriver::Range& range) const;
+  bool put_sparse(InFlight& in_flight, SlabDriver::Range& range) const;
   Selection put_lent(InFlight& in_flight, const RecordShape& shape, const BatchView& view, const Selection& packets,
                      SlabDriver::Range& range);
   static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets,

@@ -125,20 +125,50 @@ size_t Worker::lent_room() const {
   return pool.device == nullptr || device_.frames_there ? arena.size() : std::min(arena.size(), pool.host->size());
 }
 
+// Packets of one class, each where its source lent it, in the device's memory: their records go with the flight, and
+// what becomes of them lies close and stays there. False: there is no room for it.
+bool Worker::put_sparse(InFlight& a, SlabDriver::Range& range) const {
+  const Batch& batch = *walk_->batch;
+  const LentRows& rows = *batch.unfilled();
+  const std::span<const std::byte> source = walk_->share->lent;
+  const uint32_t count = batch.size();
+  const uint32_t head = frame_head(rows.deepest), heads = heads_bytes(count, head);
+  FrameSlots slots = kLentSlots;
+  slots.apart = kFrameMostRoom;
+  if (!device_.frames_there || a.pool->stays == nullptr || count > a.flight.limit) return false;
+  if (heads + size_t{count} * slots.apart > a.pool->stays->size() ||
+      reinterpret_cast<const std::byte*>(rows.memory) != source.data())
+    return false;
+  range.host = const_cast<std::byte*>(source.data());
+  range.host_there = device_.pinned->device_address(rows.memory, source.size());
+  if (range.host_there == nullptr) return false;
+  std::memcpy(a.flight.in, rows.records, count * sizeof(FrameRecord));
+  slots.head = static_cast<uint16_t>(head);
+  slots.stride = static_cast<uint16_t>(frame_stride(slots.room(rows.longest)));
+  range.slots = slots;
+  range.frames_there = range.stays = true;
+  range.heads_there = a.pool->stays->device();
+  range.to_there = static_cast<std::byte*>(range.heads_there) + heads;
+  a.sparse = a.stays = true;
+  a.records = reinterpret_cast<const FrameRecord*>(a.flight.in);
+  a.flight.count = count;
+  return true;
+}
+
 // A whole batch as its source lent it: nothing of it is read here, and the device has the source's own records. False:
 // it does not fit.
 bool Worker::put_unfilled(InFlight& a, const RecordShape& shape, SlabDriver::Range& range) const {
   const Batch& batch = *walk_->batch;
   const LentRows& rows = *batch.unfilled();
   const uint32_t count = batch.size();
+  range.records = reinterpret_cast<const FrameRecord*>(
+      device_.pinned->device_address(reinterpret_cast<const uint8_t*>(rows.records), count * sizeof(FrameRecord)));
+  if (range.records == nullptr) return false;
   const FrameRecord &first = rows.records[0], &last = rows.records[count - 1];
   const uint64_t bytes = uint64_t{last.at} - first.at + lent_bytes(last.bytes);
   const uint32_t head = frame_head(rows.deepest), heads = heads_bytes(count, head);
   const uint32_t tails = shape.tails != 0 ? count * (kLentTailRoom + kLentTail) : 0;
   if (count > a.flight.limit || heads + bytes + tails > lent_room()) return false;
-  range.records = reinterpret_cast<const FrameRecord*>(
-      device_.pinned->device_address(reinterpret_cast<const uint8_t*>(rows.records), count * sizeof(FrameRecord)));
-  if (range.records == nullptr) return false;
   cross_lent(rows.memory + first.at, bytes, head, heads, rows.longest, range);
   range.first = first.at;
   a.back_bytes = heads + bytes;
@@ -315,9 +345,10 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
   const RecordShape& shape = (*device_.offloads)[n].shape;
   if (!a.pool->given_up && channel->open(a.flight, most, resident->parity)) {
     SlabDriver::Range range;
-    a.listed = a.stays = false;
+    a.listed = a.stays = a.sparse = false;
     a.lent = !walk_->share->lent.empty() && walk_->batch == walk_->root && walk_->round == 0;
-    a.dense = batch.unfilled() != nullptr && left.count() == batch.size() && put_unfilled(a, shape, range);
+    a.dense = batch.unfilled() != nullptr && left.count() == batch.size() &&
+              (put_unfilled(a, shape, range) || put_sparse(a, range));
     if (a.dense) {
       left.clear();
     } else {
@@ -369,7 +400,13 @@ bool Worker::collect_frames(size_t n) {
     counters_of(node).rescued += a.flight.count;
   } else {
     const TraceRange trace("apply");
-    if (!take_unfilled(n, a)) again = take_frames(n, a);
+    if (take_unfilled(n, a)) {
+    } else if (a.sparse) {
+      // The host has them in its memory, as they came.
+      for (uint32_t i = 0; i < a.flight.count; ++i) again.add(a.row_of(i));
+    } else {
+      again = take_frames(n, a);
+    }
     const uint32_t redone = again.count();
     counters_of(node).redone += redone;
     counters_of(node).offloaded += a.flight.count - redone;
@@ -422,13 +459,12 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   const FrameResults results = FrameResults::at(const_cast<std::byte*>(a.flight.out), count);
   const bool detail = offload.shape.key_out != 0;
   static_assert(FrameBlock::kRecords == 64);
+  // Nobody writes a half of the last block that has no records: it is as some flight before has left it.
+  const auto rows_of = [&](uint32_t w) { return ~uint64_t{0} >> (64 - std::min(count - w * 64, 64u)); };
   const auto sent_of = [&](uint32_t w) {
-    return uint64_t{results.blocks[w].usual[0]} | uint64_t{results.blocks[w].usual[1]} << 32;
+    return rows_of(w) & (uint64_t{results.blocks[w].usual[0]} | uint64_t{results.blocks[w].usual[1]} << 32);
   };
-  const auto others_of = [&](uint32_t w) {
-    const uint32_t rows = std::min(count - w * 64, 64u);
-    return (~uint64_t{0} >> (64 - rows)) & ~sent_of(w);
-  };
+  const auto others_of = [&](uint32_t w) { return rows_of(w) & ~sent_of(w); };
   const auto last_stage = [&](const Steps& steps) -> const StageSlot& {
     return program.stages[std::bit_width(uint32_t{steps.visited}) - 1u];
   };
@@ -484,7 +520,7 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
     std::memcpy(ports + w * 64, block.ports, sizeof block.ports);
     sent.or_word(w, usual);
     passed += static_cast<uint64_t>(std::popcount(usual));
-    came += uint64_t{block.bytes[0]} + block.bytes[1];
+    came += uint64_t{block.bytes[0]} + (w * 64 + 32 < count ? block.bytes[1] : 0);
     for (uint64_t left = hits ? usual : 0; left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
       hits.add(results.details[i].rule, a.records[i].bytes);
