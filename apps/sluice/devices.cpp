@@ -27,8 +27,6 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
       ->type_name("DEVICE")
       ->capture_default_str();
-  // Keys alone go by launched kernels where nobody says how.
-  if (!all && f.mode == "auto") f.mode = "launch";
   const std::string modes =
       "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)";
   sub.add_option("--mode", f.mode, all ? modes + ", or auto (adaptive where frames cross, else launch)" : modes)

@@ -23,7 +23,7 @@ inline const OneOf kThreadings{{"full", "master"}};
 
 struct DeviceFlags {
   std::string device = "cpu";
-  std::string mode = "auto", transport = "staged", records = "auto", threading = "full";
+  std::string mode = "launch", transport = "staged", records = "auto", threading = "full";
   uint32_t flights = 0;  // 0: as many as pay
   uint32_t enter_after = 4, leave_after = 16, watchdog_ms = 2000;
   std::string ring_memory = "auto", table_memory = "auto", frames = "host";

@@ -57,6 +57,7 @@ void add_run_options(Command sub, RunFlags& o) {
       ->capture_default_str();
   add_latency_target_option(sub, o.latency_target);
   sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
+  o.device.mode = "auto";
   add_device_options(sub, o.device, true, "--frame-memory,--frames");
   o.given = [sub](const char* option) { return sub.count(option) != 0; };
 }
