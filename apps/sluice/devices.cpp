@@ -29,7 +29,7 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
       ->capture_default_str();
   const std::string modes =
       "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)";
-  sub.add_option("--mode", f.mode, all ? modes + ", or auto (adaptive where frames cross, else launch)" : modes)
+  sub.add_option("--mode", f.mode, all ? modes + ", or auto (persistent where frames cross, else launch)" : modes)
       ->check(all ? kDeviceModesOrAuto : kDeviceModes)
       ->type_name("MODE")
       ->capture_default_str();
@@ -504,12 +504,13 @@ std::string where_tables_lie(const OpenDevices& devices, const Offload& o) {
 
 }  // namespace
 
-std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch, bool counts) {
+std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, unsigned workers, uint32_t batch,
+                              bool counts) {
   if (devices.options.devices.empty()) return "device cpu: every segment runs on the workers\n";
   const DeviceOptions& d = devices.options;
   const std::vector<Offload> offloads = offloads_of(pipeline, devices, batch, counts);
   const uint32_t most = d.flights_of(offloads, 1);
-  const DeviceMode mode = d.mode_of(offloads);
+  const DeviceMode mode = d.mode_of(offloads, workers);
   const bool tagged = mode == DeviceMode::kPersistent && !DeviceOptions::crosses_as_frames(offloads);
   std::string text = fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n",
                                  devices.label, counted(d.devices.size(), "device"), to_string(mode),

@@ -119,7 +119,7 @@ std::vector<Offload> offloads_of(const Pipeline& pipeline, const OpenDevices& de
                                  bool counts = false);
 
 // Segments, what crosses, how, and what stays on the host and why.
-std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch,
+std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, unsigned workers, uint32_t batch,
                               bool counts = false);
 
 }  // namespace sluice::app

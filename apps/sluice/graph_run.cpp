@@ -215,7 +215,7 @@ Exit GraphRun::print_graph_or_plan() {
     print_named("plan", describe_schedule(parsed->router));
   } else {
     print_named("plan", describe(parsed->plan, parsed->router) +
-                            describe_offloads(*parsed, devices_, device_batch(), o_.live.counts()));
+                            describe_offloads(*parsed, devices_, o_.workers, device_batch(), o_.live.counts()));
   }
   return Exit::kOk;
 }

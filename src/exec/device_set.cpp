@@ -132,7 +132,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
   set->counts_only_ = counts_only;
   const uint32_t batch = most_records(options);
   set->offloads_ = offloads_of(router, plan, options);
-  set->options_.mode = options.device.mode_of(set->offloads_);
+  set->options_.mode = options.device.mode_of(set->offloads_, options.workers);
   set->options_.flights = options.device.flights_of(set->offloads_, options.workers);
   for (Offload& o : set->offloads_) {
     // Whoever follows packets asks for rules and next hops.

@@ -42,7 +42,7 @@ inline const char* to_string(DeviceThreading t) {
 struct DeviceOptions {
   std::vector<std::shared_ptr<Device>> devices;  // empty: the CPU alone. Worker w uses device w modulo their number
   DeviceMode mode = DeviceMode::kLaunch;
-  bool any_mode = false;                     // adaptive where frames cross
+  bool any_mode = false;                     // persistent where frames cross and there is room
   Transport transport = Transport::kStaged;  // of launch mode, and of frames
   RecordChoice records = RecordChoice::kAuto;
   // Frames of sources that lend them lie in the devices' memory, where each is copied once, and what becomes of them
@@ -68,9 +68,15 @@ struct DeviceOptions {
                                                                                      : RecordChoice::kAddress;
     return records == RecordChoice::kAuto && frames && batch >= frame_batch ? RecordChoice::kAutoFrames : records;
   }
-  // Frames that are copied to a pool go by launched kernels.
-  DeviceMode mode_of(std::span<const Offload> offloads) const {
-    return any_mode && !pooled() && crosses_as_frames(offloads) ? DeviceMode::kAdaptive : mode;
+  // Frames that are copied to a pool go by launched kernels, and so do those of more workers and segments than a device
+  // has room for resident kernels.
+  DeviceMode mode_of(std::span<const Offload> offloads, unsigned workers) const {
+    constexpr size_t kMostServed = 16;
+    size_t served = 0;
+    for (const Offload& o : offloads) served += o.crosses_as_frames() ? workers : o.on_device ? 2 * workers : 0;
+    const size_t each = devices.empty() ? served : (served + devices.size() - 1) / devices.size();
+    const bool fits = any_mode && !pooled() && crosses_as_frames(offloads) && each <= kMostServed;
+    return fits ? DeviceMode::kPersistent : mode;
   }
   // Frames are copied to a pool on the device. Rings have no copies around them.
   bool pooled() const { return transport == Transport::kCommPool && mode == DeviceMode::kLaunch; }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "exec/cuda/drivers.h"
 #include "exec/cuda/nvml.h"
@@ -239,6 +240,20 @@ Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream
     return cuda_error(e, "wait for a run of frames");
   }
   return at;
+}
+
+Result<void> CudaShared::wait_for_launched() {
+  const std::lock_guard lock(mutex_);
+  memory->use();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kStopLimitNs);
+  for (cudaStream_t stream : slab_streams_) {
+    for (cudaError_t e; (e = cudaStreamQuery(stream)) != cudaSuccess;) {
+      (void)cudaGetLastError();
+      if (e != cudaErrorNotReady) return cuda_error(e, "wait for launched kernels");
+      if (std::chrono::steady_clock::now() > limit) return Error("launched kernels do not end");
+    }
+  }
+  return {};
 }
 
 Result<cudaStream_t> CudaShared::slab_stream() {

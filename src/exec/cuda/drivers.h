@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <vector>
 
 #include "exec/cuda/kernels.h"
@@ -44,6 +45,14 @@ struct CudaShared {
   std::atomic<uint32_t> resident_rings{0};
   std::atomic<uint32_t> frame_kernels{0};   // of slabs that were started and not yet seen to be done
   std::atomic<uint32_t> served_drivers{0};  // that may have servers of frames, and share the device
+
+  // A kernel that is launched beside servers of frames may wait for them for ever, for shared memory that no
+  // multiprocessor can give while some blocks stay there. So frames are launched where no servers run: a launch holds
+  // `launching` shared, and whoever starts the first servers holds it alone until what was launched has ended.
+  std::shared_mutex launching;
+  std::atomic<uint32_t> serving{0};  // drivers whose servers run
+  // With `launching` held alone. Errors: a launched kernel has failed.
+  Result<void> wait_for_launched();
 
   // The place of a run of lent frames, for what is put into `stream` from now on. nullptr: all are taken. To be left
   // (`runs`) when what reads it has run.

@@ -46,7 +46,13 @@ Result<bool> FrameServers::ready(const DeviceProgram& program) {
     kernel_ = kernel;
   }
   if (running_) return true;
-  return start();
+  const std::lock_guard alone(shared_->launching);
+  if (shared_->serving.load() == 0) {
+    if (auto ok = shared_->wait_for_launched(); !ok) return std::move(ok).error();
+  }
+  auto started = start();
+  if (started && *started) shared_->serving.fetch_add(1);
+  return started;
 }
 
 Result<void> FrameServers::post(const DeviceProgram& program, const LaunchArguments& a, const CudaShared::RunPlace& run,
@@ -150,6 +156,7 @@ Result<void> FrameServers::dismiss(uint64_t limit_ns) {
 
 void FrameServers::left() {
   running_ = false;
+  shared_->serving.fetch_sub(1);
   shared_->resident_rings.fetch_sub(1);
   shared_->resident_blocks.fetch_sub(resident_);
   shared_->memory->resident_left();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <shared_mutex>
 #include <thread>
 
 #include "exec/cuda/chains.h"
@@ -119,13 +120,21 @@ class CudaSlabs final : public SlabDriver {
     if (graphs()) return start_graph(s, count);
     s.served = false;
     s.looks = 0;
-    if (serve_) {
-      if (auto ok = check_ring_program(program_); !ok) return ok;
-      auto ready = servers_->ready(program_);
-      if (!ready) return std::move(ready).error();
-      if (!*ready && !launches_)
-        return Error("the device has no room for more resident kernels", "use fewer workers, or launch mode");
-      s.served = *ready;
+    // Held until the kernel is launched.
+    std::shared_lock<std::shared_mutex> launching;
+    if (servers_ != nullptr) {
+      if (!serve_) launching = std::shared_lock(shared_->launching);
+      // Beside servers nothing is launched.
+      if (serve_ || shared_->serving.load() != 0) {
+        if (launching.owns_lock()) launching.unlock();
+        if (auto ok = check_ring_program(program_); !ok) return ok;
+        auto ready = servers_->ready(program_);
+        if (!ready) return std::move(ready).error();
+        if (!*ready && (!launches_ || shared_->serving.load() != 0))
+          return Error("the device has no room for more resident kernels", "use fewer workers, or launch mode");
+        s.served = *ready;
+        if (!s.served) launching = std::shared_lock(shared_->launching);
+      }
     }
     if (s.served) return post(s, count, pool);
 

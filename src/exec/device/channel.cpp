@@ -204,7 +204,7 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
     no_room_ = true;
     --resident_flights_;
   }
-  if (!flight.served) ++stats_.launches;
+  if (!slabs_->is_served(flight.slab)) ++stats_.launches;
 }
 
 // A flight that is well filled says that packets come faster than they are taken.

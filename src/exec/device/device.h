@@ -135,7 +135,7 @@ class SlabDriver {
   virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
   // Slabs that are started from now on go to servers, which the first of them starts, or to launched kernels. A driver
   // has the ways that its mode has (Device::make_slabs); with both, slabs are launched where the device has no room for
-  // servers.
+  // servers, and served where others' servers run.
   virtual void serve(bool on) { (void)on; }
   // Whether a slab that was started went to servers.
   virtual bool is_served(uint32_t slab) const {
