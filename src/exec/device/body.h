@@ -114,7 +114,8 @@ SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const 
     w.packet.frame = bytes + kHeadroom;
     // What is in front goes back whether or not a stage pushed into it: never another packet's bytes.
     memset(w.packet.frame + out_from(shape, w.first) - shape.front, 0, shape.front);
-    for (const ByteRange& r : shape.in) reader.get(w.packet.frame + in_from(shape, w.first) + r.from, r.size());
+    uint8_t* const to = w.packet.frame + in_from(shape, w.first);
+    for (const ByteRange& range : shape.in) reader.get(to + range.from, range.size());
   }
 }
 
@@ -171,7 +172,7 @@ SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const
   if (kind == RecordKind::kHeader) {
     const uint8_t* from = w.packet.frame + out_from(shape, w.first);
     writer.put(from - shape.front, shape.front);
-    for (const ByteRange& r : shape.out) writer.put(from + r.from, r.size());
+    for (const ByteRange& range : shape.out) writer.put(from + range.from, range.size());
   }
   writer.finish();
 }
