@@ -366,7 +366,7 @@ Exit bench_latency(const LatencyOptions& o) {
   return bench_report(o, "latency", sha256("generated"), {frame_repetitions, 0, "linear"}, std::move(cases),
                       {{"device", devices.label},
                        {"gpu", gpu_name(devices)},
-                       {"mode", to_string(devices.options.mode)},
+                       {"mode", o.device.mode},
                        {"transport", o.device.mode == "persistent" ? "tagged" : o.device.transport},
                        {"frame", size_json}});
 }
@@ -407,8 +407,8 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
     // About two million packets a thread unless told otherwise.
     d.frames = o.frame_repetitions != 0 ? o.frame_repetitions : std::max<uint64_t>(200, 2'000'000 / frame);
     d.warm_up = d.frames / 10 + 1;
-    const std::string way = fmt::format("{}/{}", o.device.mode == "auto" ? "launch" : o.device.mode,
-                                        o.device.mode == "persistent" ? "tagged" : o.device.transport);
+    const std::string way =
+        fmt::format("{}/{}", o.device.mode, o.device.mode == "persistent" ? "tagged" : o.device.transport);
     progress.step(fmt::format("{} {} frames of {}", name, way, frame));
     cases.push_back(drive_case(fmt::format("{}/{}/x{}/{}", name, way, o.workers, frame), p, d, o.repetitions, true));
     if (routes.records.empty()) continue;

@@ -406,8 +406,7 @@ Case in_bits(const Case& c, uint32_t size) {
 }
 
 Exit bench_functions(FunctionOptions o) {
-  const std::string mode = o.device.mode == "auto" ? "launch" : o.device.mode;
-  if (o.ways.empty()) o.ways = {fmt::format("{}/{}/{}", mode, o.device.transport, o.device.threading)};
+  if (o.ways.empty()) o.ways = {fmt::format("{}/{}/{}", o.device.mode, o.device.transport, o.device.threading)};
   TemporaryFolder folder;
   Progress progress("");
   Sha256 hash;

@@ -27,10 +27,12 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
       ->type_name("DEVICE")
       ->capture_default_str();
+  // What measures says how.
+  const bool chooses = f.mode == "auto";
   const std::string modes =
       "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)";
-  sub.add_option("--mode", f.mode, all ? modes + ", or auto (persistent where frames cross, else launch)" : modes)
-      ->check(all ? kDeviceModesOrAuto : kDeviceModes)
+  sub.add_option("--mode", f.mode, chooses ? modes + ", or auto (persistent where frames cross, else launch)" : modes)
+      ->check(chooses ? kDeviceModesOrAuto : kDeviceModes)
       ->type_name("MODE")
       ->capture_default_str();
   sub.add_option(
@@ -63,8 +65,7 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
                "Also time kernels: the statistics show kernel and transfer separately");
   sub.add_option("--records", f.records,
                  "What is sent per packet: auto (frame with batches of 1,024 and more, else the fewest bytes), key, "
-                 "header, address or "
-                 "frame")
+                 "header, address or frame")
       ->check(OneOf{{"auto", "key", "header", "address", "frame"}})
       ->type_name("KIND")
       ->capture_default_str();

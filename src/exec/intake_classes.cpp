@@ -46,7 +46,7 @@ Polled Intake::open_chunk(unsigned qos_class) {
     job.share.lent = sources_[read_source_].port->lent().frames;
     job.records.resize(job.batch.capacity());
     job.timestamps.resize(job.batch.capacity());
-    job.bytes_before.resize(job.batch.capacity() + 1);
+    job.bytes_before.resize(job.batch.capacity() + 1);  // the first stays 0
   }
   classes_[qos_class]->open = &job;
   return Polled::kFrames;
@@ -183,21 +183,20 @@ Polled Intake::place(unsigned qos_class, const Came& came) {
     }
     for (uint32_t i = 0; i < n; ++i) rows.timestamp_ns[at + i] = came.timestamp_ns(row(i));
   };
-  // It stays where it is, whoever may need its bytes.
-  const auto note_lent = [&](auto row, const LentRows& lent) {
-    uint64_t before = at == 0 ? 0 : job.bytes_before[at];
-    job.bytes_before[at] = before;
+  const LentRows* const lent = job.lends_rows ? came.lent() : nullptr;
+  const auto note_lent = [&](auto row) {
+    uint64_t before = job.bytes_before[at];
     for (; n < most; ++n) {
-      const FrameRecord record = lent.records[row(n)];
+      const FrameRecord record = lent->records[row(n)];
       job.records[at + n] = record;
       job.timestamps[at + n] = came.timestamp_ns(row(n));
       job.bytes_before[at + n + 1] = before += record.bytes;
     }
-    bytes = before - (at == 0 ? 0 : job.bytes_before[at]);
+    bytes = before - job.bytes_before[at];
   };
   const auto each = [&](auto row) {
-    if (const LentRows* const lent = came.lent(); lent != nullptr && job.lends_rows) {
-      note_lent(row, *lent);
+    if (lent != nullptr) {
+      note_lent(row);
       return;
     }
     if (job.lender != nullptr) {
@@ -223,7 +222,7 @@ Polled Intake::place(unsigned qos_class, const Came& came) {
     n = 1;
     note(scattered);
   }
-  if (const LentRows* const lent = came.lent(); lent != nullptr && job.lends_rows) {
+  if (lent != nullptr) {
     LentRows own = *lent;
     own.records = job.records.data();
     own.bytes_before = job.bytes_before.data();

@@ -223,6 +223,11 @@ class Worker {
     uint8_t* to = nullptr;           // where frames come back to, as SlabDriver::Range has it
     const uint8_t* heads = nullptr;  // the same
     uint32_t row_of(uint32_t i) const { return dense ? i : rows[i]; }
+    Selection all_rows() const {
+      Selection all;
+      for (uint32_t i = 0; i < flight.count; ++i) all.add(row_of(i));
+      return all;
+    }
   };
   // One batch in progress through the plan.
   struct Walk {

@@ -396,17 +396,11 @@ bool Worker::collect_frames(size_t n) {
   Selection again;
   if (a.flight.failed) {
     give_up((*device_.offloads)[n], a);
-    for (uint32_t i = 0; i < a.flight.count; ++i) again.add(a.row_of(i));
+    again = a.all_rows();
     counters_of(node).rescued += a.flight.count;
   } else {
     const TraceRange trace("apply");
-    if (take_unfilled(n, a)) {
-    } else if (a.sparse) {
-      // The host has them in its memory, as they came.
-      for (uint32_t i = 0; i < a.flight.count; ++i) again.add(a.row_of(i));
-    } else {
-      again = take_frames(n, a);
-    }
+    if (!take_unfilled(n, a)) again = take_frames(n, a);
     const uint32_t redone = again.count();
     counters_of(node).redone += redone;
     counters_of(node).offloaded += a.flight.count - redone;
@@ -558,11 +552,8 @@ bool Worker::brings_back(const InFlight& a) const {
 
 // Returns the packets that are to be done again.
 Selection Worker::take_frames(size_t n, InFlight& a) {
-  if (!brings_back(a)) {
-    Selection all;
-    for (uint32_t i = 0; i < a.flight.count; ++i) all.add(a.row_of(i));
-    return all;
-  }
+  // Of a class the host has them in its memory, as they came.
+  if (a.sparse || !brings_back(a)) return a.all_rows();
   const PlanNode& node = plan_.nodes[n];
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "exec/cuda/drivers.h"
 #include "exec/cuda/nvml.h"
@@ -245,15 +246,23 @@ Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream
 Result<void> CudaShared::wait_for_launched() {
   const std::lock_guard lock(mutex_);
   memory->use();
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kStopLimitNs);
   for (cudaStream_t stream : slab_streams_) {
-    for (cudaError_t e; (e = cudaStreamQuery(stream)) != cudaSuccess;) {
-      (void)cudaGetLastError();
-      if (e != cudaErrorNotReady) return cuda_error(e, "wait for launched kernels");
-      if (std::chrono::steady_clock::now() > limit) return Error("launched kernels do not end");
-    }
+    const cudaError_t e = wait_for_stream(stream, kStopLimitNs);
+    if (e == cudaErrorNotReady) return Error("launched kernels do not end");
+    if (e != cudaSuccess) return cuda_error(e, "wait for launched kernels");
   }
   return {};
+}
+
+cudaError_t wait_for_stream(cudaStream_t stream, uint64_t limit_ns) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
+  for (;;) {
+    const cudaError_t e = cudaStreamQuery(stream);
+    if (e == cudaSuccess) return e;
+    (void)cudaGetLastError();
+    if (e != cudaErrorNotReady || std::chrono::steady_clock::now() > limit) return e;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 }
 
 Result<cudaStream_t> CudaShared::slab_stream() {

@@ -87,6 +87,9 @@ struct CudaShared {
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,
                                                     uint32_t slabs, Transport transport, DeviceMode mode);
+// Waits until nothing is left in a stream, at most `limit_ns`: cudaErrorNotReady if something is.
+cudaError_t wait_for_stream(cudaStream_t stream, uint64_t limit_ns);
+
 // What resident kernels take of a device, counted in halves of its multiprocessors: so many at most.
 inline uint32_t most_resident_blocks(const CudaShared& shared) {
   const uint32_t spare = shared.options.spare_processors;

@@ -1,9 +1,7 @@
 #include "exec/cuda/frame_servers.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "base/scope_exit.h"
 
@@ -133,24 +131,15 @@ Result<bool> FrameServers::start() {
 Result<void> FrameServers::dismiss(uint64_t limit_ns) {
   if (!running_) return {};
   HostWords::store32(&board_->stop, number_);
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
   shared_->memory->use();
-  for (;;) {
-    const cudaError_t e = cudaStreamQuery(stream_);
-    if (e == cudaSuccess) break;
-    (void)cudaGetLastError();
-    if (e != cudaErrorNotReady) {
-      // A failed device runs nothing any more.
-      left();
-      return cuda_error(e, "stop the servers of frames");
-    }
-    if (std::chrono::steady_clock::now() > limit) {
-      shared_->memory->abandon();
-      return Error("the servers of frames do not stop", "the device is stuck: restart the program");
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  const cudaError_t e = wait_for_stream(stream_, limit_ns);
+  if (e == cudaErrorNotReady) {
+    shared_->memory->abandon();
+    return Error("the servers of frames do not stop", "the device is stuck: restart the program");
   }
+  // A failed device runs nothing any more.
   left();
+  if (e != cudaSuccess) return cuda_error(e, "stop the servers of frames");
   return {};
 }
 

@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "base/scope_exit.h"
 #include "exec/cuda/chains.h"
@@ -173,29 +171,18 @@ class CudaRing final : public RingDriver {
 
   Result<void> join(uint64_t limit_ns) override {
     if (!running_) return {};
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
     shared_->memory->use();
-    for (;;) {
-      const cudaError_t e = cudaStreamQuery(stream_);
-      if (e == cudaSuccess) break;
-      (void)cudaGetLastError();
-      if (e != cudaErrorNotReady) {
-        // A failed device runs nothing any more.
-        left();
-        return cuda_error(e, "stop the servers of a ring");
-      }
-      if (std::chrono::steady_clock::now() > limit) {
-        uint32_t there = 0;
-        for (uint32_t i = 0; i < servers_; ++i) {
-          there += HostWords::load32(&control_->servers[i].left) == 0 ? 1 : 0;
-        }
-        shared_->memory->abandon();
-        return Error(fmt::format("{} of {} servers of a ring do not stop", there, servers_),
-                     "the device is stuck: restart the program");
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    const cudaError_t e = wait_for_stream(stream_, limit_ns);
+    if (e == cudaErrorNotReady) {
+      uint32_t there = 0;
+      for (uint32_t i = 0; i < servers_; ++i) there += HostWords::load32(&control_->servers[i].left) == 0 ? 1 : 0;
+      shared_->memory->abandon();
+      return Error(fmt::format("{} of {} servers of a ring do not stop", there, servers_),
+                   "the device is stuck: restart the program");
     }
+    // A failed device runs nothing any more.
     left();
+    if (e != cudaSuccess) return cuda_error(e, "stop the servers of a ring");
     return {};
   }
 
