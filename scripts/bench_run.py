@@ -3,6 +3,7 @@
 
     scripts/bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt > bench/results/run_ways.json
     scripts/bench_run.py ... --peer build/old/sluice        the same of another build, interleaved
+    scripts/bench_run.py ... --device cuda --workers 2      the kinds of packets on a device, all of them there
 
 Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, and untagged
 ones that are as long as those with two; destinations drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
@@ -32,6 +33,9 @@ KINDS = {"IPv4": ["--size", "64"], "IPv6": ["--size", "82", "--ipv6", "1"], "hal
          "IPv4 of 72 bytes": ["--size", "72"]}
 TAGS = {"VLAN": bytes.fromhex("8100002a"), "QinQ": bytes.fromhex("88a800078100002a")}
 CLASSES = "class all dscp others\n"
+# What packets pass between routes and the output. The time of packets is that of their time stamps, so that most of these
+# are within the rates.
+PASSED = {"queue": "Queue -> Unqueue", "police": "Police(40Gbps, 150000, EXCESS 300000)", "shape": "Shape(100Gbps, BURST 15000)"}
 
 
 def tagged(capture, tags):
@@ -52,6 +56,10 @@ class Bench:
         self.folder = folder
         self.programs = {"": arguments.sluice} | ({"peer": arguments.peer} if arguments.peer else {})
         self.values = {}
+        self.device = "cpu"
+        self.there = []  # what runs of a device are given besides
+        if arguments.device != "cpu":
+            self.there = ["--device", arguments.device, "--workers", str(arguments.workers), "--batch", str(arguments.batch)]
 
     def call(self, program, *words):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -96,16 +104,21 @@ class Bench:
             self.call(program, "compile", "-q", "--routes", self.arguments.routes, "--out", f"routes{key}.img")
             if self.arguments.acl:
                 self.call(program, "compile", "-q", "--acl", self.arguments.acl, "--out", f"acl{key}.img")
-            (self.folder / f"queue{key}.click").write_text(
-                f"RouteTable(main, FILE routes{key}.img);\n"
-                "FromDPDKDevice(0) -> IPInput -> IPRoute(TABLE main) -> DecIPTTL -> Queue -> Unqueue -> ToDPDKDevice(0);\n")
+            for name, elements in PASSED.items():
+                (self.folder / f"{name}{key}.click").write_text(
+                    f"RouteTable(main, FILE routes{key}.img);\n"
+                    f"FromDPDKDevice(0) -> IPInput -> IPRoute(TABLE main) -> DecIPTTL -> {elements} -> ToDPDKDevice(0);\n")
         return digest.hexdigest()
 
     def rate(self, key, *words):
         """Million packets per second of the run, as it says itself."""
-        said = json.loads(self.call(self.programs[key], "run", "-q", "-o", "json", *words)[0])
+        said = json.loads(self.call(self.programs[key], "run", "-q", "-o", "json", *words, *self.there)[0])
         if not said["conserved"] or said["packets_out"] == 0:
             raise RuntimeError(f"run {' '.join(words)}: packets are missing, or all are dropped")
+        if self.there:
+            self.device = said["devices"][0]["name"]
+            if said["offload"]["offloaded"] != said["packets_in"]:
+                raise RuntimeError(f"run {' '.join(words)}: of {said['packets_in']} packets the device did {said['offload']['offloaded']}")
         return said["packets_in"] / said["seconds"] / 1e6
 
     def ways(self, key):
@@ -123,12 +136,19 @@ class Bench:
             for kind in ("IPv4", *TAGS):
                 played(f"access list and routes, {kind}", "access list and routes, IPv4", kind, "--acl", f"acl{key}.img")
             played("access list and routes, IPv4, --hits", "access list and routes, IPv4", "IPv4", "--acl", f"acl{key}.img", "--hits", "hits.txt")
+        def passed(name, elements):
+            rows[name] = ("routes, IPv4", lambda: self.rate(
+                key, f"{elements}{key}.click", "--map", "dpdk:0=memory:IPv4.pcap", "--limit", str(self.arguments.packets)))
+
+        passed("routes, IPv4, Police", "police")
+        passed("routes, IPv4, Shape", "shape")
+        if self.there:
+            return rows
         played("routes, IPv4, --priorities", "routes, IPv4", "IPv4", "--priorities")
         played("routes, IPv4, --qos that counts", "routes, IPv4", "IPv4", "--qos", "all.qos")
         played("routes, IPv4, --control idle", "routes, IPv4", "IPv4", "--control", "control.sock")
         if not key:  # builds before the one engine have no --limit there
-            rows["routes, IPv4, Queue and Unqueue"] = ("routes, IPv4", lambda: self.rate(
-                key, f"queue{key}.click", "--map", "dpdk:0=memory:IPv4.pcap", "--limit", str(self.arguments.packets)))
+            passed("routes, IPv4, Queue and Unqueue", "queue")
 
         def captured():
             used = []
@@ -201,6 +221,9 @@ def main():
     parser.add_argument("--peer", help="another build of it, measured in turns")
     parser.add_argument("--acl", help="access list")
     parser.add_argument("--routes", required=True, help="route files, comma-separated")
+    parser.add_argument("--device", default="cpu", help="of runs from memory; others are left out then")
+    parser.add_argument("--workers", type=int, default=2, help="with --device")
+    parser.add_argument("--batch", type=int, default=8192, help="with --device")
     parser.add_argument("--rounds", type=int, default=15, help="of all rows, one after the other")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so long")
     parser.add_argument("--packets", type=int, default=20_000_000, help="of a run that is played from memory")
@@ -232,10 +255,12 @@ def main():
     for option in ("acl", "routes", "rounds", "packets", "only"):
         if value := getattr(arguments, option):
             words += [f"--{option}", ",".join(pathlib.Path(one).name for one in value.split(",")) if option in ("acl", "routes") else str(value)]
+    if bench.there:
+        words += bench.there
     document = {
         "schema": 1, "name": arguments.name, "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": " ".join(words), "machine": said["machine"], "git": said["revision"], "seed": arguments.seed,
-        "input_hash": f"sha256:{packets}", "checked": "every packet of every run left or was dropped with a reason", "device": "cpu"}
+        "input_hash": f"sha256:{packets}", "checked": "every packet of every run left or was dropped with a reason", "device": bench.device}
     document["results"] = results
     print(json.dumps(document, indent=2, ensure_ascii=False))
     return 0

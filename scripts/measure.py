@@ -161,6 +161,8 @@ TABLE = [
     M("device_frames_sizes", "gpu", 40, f"{FRAMES} --sizes 64,512,1518 --device cuda --mode persistent --records frame --workers 2 "
       "--packets 12000000 --batch 8192"),
     M("host_frames_sizes", "host16", 20, f"{FRAMES} --sizes 64,512,1518 --workers 4 --packets 4000000 --batch 256"),
+    M("run_ways_device", "gpu", 90, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 7 --packets 200000000 --long 200000 "
+      "--device cuda --name run_ways_device"),
     M("functions_ways", "gpu", 60, f"{FUNCTIONS} --function mirror,lookup,crc --sizes 64,1024 --workers 8 --batch 1024 --ways "
       "launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,persistent/staged/full,"
       "launch/staged/master"),

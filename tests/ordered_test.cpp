@@ -222,6 +222,8 @@ std::vector<Way> ways() {
     all.push_back({mode, transport, kHeader, 1, 64});
     all.push_back({mode, transport, kHeader, 3, 33, 2});
     all.push_back({mode, transport, kAddress, 2, 100, 1, 2});
+    all.push_back({mode, Transport::kStaged, kFrame, 1, 64});
+    all.push_back({mode, Transport::kZeroCopy, kFrame, 3, 700, 2, 2});
   }
   return all;
 }
@@ -396,6 +398,45 @@ TEST_F(OrderedEquality, BucketsByMarkOfAnAccessList) {
   want.second = rest.left;
   EXPECT_GT(want.drops[DropReason::kPoliced], 10u);
   check(text, in, want);
+}
+
+// Frames cross whole, and what takes their batches in order looks at lengths alone: where nobody writes frames no
+// column of theirs is filled, and with frames on the device they do not come back.
+TEST_F(OrderedEquality, BehindFramesThatNobodyReads) {
+  const std::string mixed = testing::write_mixed_capture(dir_ / "in.pcap", testing::kWatched ? 1000 : 4000, 41);
+  const auto limit = testing::kWatched ? 3000u : 12'000u;
+  using enum RecordChoice;
+  std::vector<Way> all = {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256},
+                          {DeviceMode::kLaunch, Transport::kZeroCopy, kAuto, 3, 1024, 2, 2},
+                          {DeviceMode::kPersistent, Transport::kStaged, kFrame, 2, 900},
+                          {DeviceMode::kLaunch, Transport::kCommPool, kFrame, 2, 333}};
+  for (const size_t i : {0u, 2u}) {
+    all.push_back(all[i]);
+    all.back().frames_there = true;
+  }
+  for (const std::string& order : {"Police(100Mbps, 20000, EXCESS 30000)", "Shape(200Mbps, BURST 3000, CAPACITY 50)",
+                                   "Police(200Mbps, 20000) -> Shape(150Mbps, CAPACITY 50)"}) {
+    for (const std::string& sink : {"ToDump($OUT)", "ToMemory()", "Discard"}) {
+      const std::string text =
+          testing::standard_graph_text(dir_, "FromMemory(" + mixed + ", LIMIT " + std::to_string(limit) + ")",
+                                       order + " -> " + sink, "tuple_merge", testing::kDirect4, "poptrie");
+      const testing::DeviceOutcome want = testing::run_way(dir_, text, nullptr, {});
+      ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+      const auto& drops = want.outcome.report.drops;
+      EXPECT_GT(drops[static_cast<size_t>(DropReason::kPoliced)] + drops[static_cast<size_t>(DropReason::kShaperFull)],
+                limit / 20);
+      EXPECT_GT(want.outcome.report.packets_out + drops[static_cast<size_t>(DropReason::kDiscard)], limit / 20);
+      for (const std::string& kind : testing::device_kinds()) {
+        for (const Way& way : all) {
+          SCOPED_TRACE(order + " " + sink + " " + kind + ", " + ::testing::PrintToString(way));
+          const testing::DeviceOutcome got = testing::run_way(dir_, text, &way, testing::devices_of(kind, way.devices));
+          testing::expect_equal(want, got);
+          EXPECT_GT(got.outcome.report.offload.offloaded, limit / 2);
+          EXPECT_LT(got.outcome.report.offload.redone, limit / 5);
+        }
+      }
+    }
+  }
 }
 
 // Time stamps that go back hold nobody up and lose nothing.

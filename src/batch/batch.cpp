@@ -24,6 +24,8 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   batch.extent_.resize(rows);
   batch.annotation_.resize(rows);
   batch.port_.resize(rows);
+  batch.trim_.resize(rows);
+  batch.trimmed_.resize(rows / 64);
   batch.key_.resize(rows);
   batch.timestamp_ns_.resize(rows);
   batch.departure_ns_.resize(rows);
@@ -71,35 +73,50 @@ void join_head(uint8_t* frame, const uint8_t* edited, uint32_t head, const uint8
   if (bytes > head) std::memcpy(frame + head, as_it_was + head, bytes - head);
 }
 
-void Batch::fill_slow() {
-  SLUICE_CHECK(!lent_.elsewhere);
+void Batch::fill_lengths_slow() {
+  has_lengths_ = true;
   // In locals: what is stored through the columns could be any of them.
   const FrameRecord* const records = lent_.records;
-  uint8_t* const memory = lent_.memory;
-  uint8_t** const frames = rows().frame;
   Extent* const extents = rows().extent;
   uint64_t* const stamps = rows().timestamp_ns;
   const uint32_t n = count_, tail = lent_.tail;
   for (uint32_t i = 0; i < n; ++i) {
     const FrameRecord record = records[i];
-    frames[i] = memory + record.at + (tail != 0 ? size_t{i} * kLentTailRoom : 0);
     extents[i] = Extent{0, record.bytes + tail, uint32_t{record.bytes} + record.longer + tail, 0, 0xffff};
+  }
+  for (uint32_t i = 0; lent_.trims != nullptr && i < n; ++i) {
+    const FrameTrim trim = lent_.trims[i];
+    Extent& extent = extents[i];
+    extent.data = static_cast<int32_t>(trim.front());
+    extent.end -= trim.end();
+    if (trim.end() != 0) extent.wire_end = extent.end;
   }
   const uint64_t* const taken = lent_.timestamps;
   const uint64_t later = lent_.later_ns;
   for (uint32_t i = 0; i < n; ++i) stamps[i] = taken[i] + later;
+}
+
+void Batch::fill_slow() {
+  SLUICE_CHECK(!lent_.elsewhere);
+  fill_lengths();
+  const FrameRecord* const records = lent_.records;
+  uint8_t* const memory = lent_.memory;
+  uint8_t** const frames = rows().frame;
+  const Extent* const extents = rows().extent;
+  const uint32_t n = count_, tail = lent_.tail;
+  for (uint32_t i = 0; i < n; ++i) frames[i] = memory + records[i].at + (tail != 0 ? size_t{i} * kLentTailRoom : 0);
   if (lent_.heads != nullptr) {
     for (uint32_t i = 0; i < n; ++i)
       join_head(frames[i], lent_.heads + size_t{i} * lent_.head, lent_.head, lent_.rest + records[i].at,
                 records[i].bytes);
   }
   for (uint32_t i = 0; lent_.tails != nullptr && i < n; ++i)
-    std::memcpy(frames[i] + records[i].bytes, lent_.tails + size_t{i} * kLentTail, kLentTail);
+    std::memcpy(frames[i] + extents[i].end - kLentTail, lent_.tails + size_t{i} * kLentTail, kLentTail);
   unfilled_ = false;
 }
 
 uint64_t Batch::bytes(const Selection& packets) const {
-  if (unfilled_ && packets.count() == count_)
+  if (unfilled_ && lent_.trims == nullptr && packets.count() == count_)
     return lent_.bytes_before[count_] - lent_.bytes_before[0] + uint64_t{count_} * lent_.tail;
   uint64_t total = 0;
   for (uint32_t w = 0; w * 64 < count_; ++w) total += bytes(packets, w);
@@ -145,12 +162,13 @@ uint64_t Batch::bytes(const Selection& packets, uint32_t w) const {
   const uint64_t bits = packets.word(w);
   uint64_t total = 0;
   if (unfilled_) {
-    total = uint64_t{lent_.tail} * static_cast<uint64_t>(std::popcount(bits));
-    if (bits == ~uint64_t{0}) return total + lent_.bytes_before[w * 64 + 64] - lent_.bytes_before[w * 64];
-    for (uint64_t b = bits; b != 0; b &= b - 1) {
-      total += lent_.records[w * 64 + static_cast<uint32_t>(std::countr_zero(b))].bytes;
+    if (bits != ~uint64_t{0}) {
+      for (uint64_t b = bits; b != 0; b &= b - 1)
+        total += lent_.length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
+      return total;
     }
-    return total;
+    total = lent_.bytes_before[w * 64 + 64] - lent_.bytes_before[w * 64] + uint64_t{64} * lent_.tail;
+    return lent_.trims != nullptr ? total - lent_.trimmed[w] : total;
   }
   if (bits == ~uint64_t{0}) return kSum(&extent_[w * 64]);
   for (uint64_t b = bits; b != 0; b &= b - 1) total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/hd.h"
 #include "base/result.h"
 #include "batch/lent_rows.h"
@@ -247,11 +248,13 @@ class Batch {
     append(n);
     lent_ = rows;
     unfilled_ = true;
+    has_lengths_ = false;
   }
   // nullptr: the columns are filled.
   const LentRows* unfilled() const { return unfilled_ ? &lent_ : nullptr; }
   // kLentTail bytes were appended to each unfilled frame. `tails`: which, row by row; nullptr: they are elsewhere.
   void append_unfilled(const uint8_t* tails) {
+    SLUICE_CHECK(!has_lengths_);
     lent_.tail = kLentTail;
     lent_.tails = tails;
   }
@@ -265,8 +268,25 @@ class Batch {
     lent_.heads = heads;
     lent_.head = head;
   }
+  // Unfilled frames have lost bytes: what, the caller fills in row by row, for rows_for(size()) rows, and the sum of it
+  // for every 64 rows.
+  struct Trims {
+    FrameTrim* rows;
+    uint32_t* sums;
+  };
+  Trims trim_unfilled() {
+    SLUICE_CHECK(!has_lengths_);
+    lent_.trims = trim_.data();
+    lent_.trimmed = trimmed_.data();
+    return {trim_.data(), trimmed_.data()};
+  }
   void fill() {
     if (unfilled_) fill_slow();
+  }
+  // Fills extents and time stamps alone, for who needs no frame: these stay as unfilled as they are. What was cut off
+  // and appended has been said before.
+  void fill_lengths() {
+    if (unfilled_ && !has_lengths_) fill_lengths_slow();
   }
 
   // Adds a packet that packet `i` of `from` caused: it has its time stamp and its order, and is its child where the
@@ -328,16 +348,20 @@ class Batch {
   // The sum of the lengths of `packets`, or of those of its word `w` alone; of unfilled ones too.
   uint64_t bytes(const Selection& packets) const;
   uint64_t bytes(const Selection& packets, uint32_t w) const;
+  // The same of one packet.
+  uint32_t bytes(uint32_t i) const { return unfilled_ ? lent_.length(i) : data_length(i); }
 
  private:
   uint8_t* reserve_slow(size_t need);
   void fill_slow();
+  void fill_lengths_slow();
   void use_arena(Buffer arena);
   void number();
   uint32_t capacity_ = 0;
   uint32_t limit_ = 0;
   uint32_t count_ = 0;
-  bool unfilled_ = false;  // frame_, extent_ and timestamp_ns_ are, and lent_ says what they are
+  bool unfilled_ = false;     // frame_, extent_ and timestamp_ns_ are, and lent_ says what they are
+  bool has_lengths_ = false;  // of these frame_ alone
   LentRows lent_;
   size_t used_ = 0;
   std::vector<uint8_t*> frame_;
@@ -346,6 +370,8 @@ class Batch {
   uint32_t annotated_ = 0;  // rows from it on are zeros, but for those that were written by a view
   std::vector<uint16_t> port_;
   std::vector<uint32_t> egress_note_;  // empty: not kept
+  std::vector<FrameTrim> trim_;        // LentRows::trims, where there are any
+  std::vector<uint32_t> trimmed_;
   std::vector<FlowKey> key_;
   std::vector<uint64_t> timestamp_ns_;
   std::vector<uint64_t> departure_ns_;

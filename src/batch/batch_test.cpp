@@ -95,7 +95,6 @@ TEST(Batch, BytesAreTheSumOfLengths) {
   EXPECT_EQ(batch.bytes(some), sum);
 }
 
-// Held to a plain set of indices, up to the last one that there is room for.
 // A batch that a source lends says what one that is filled says, and leaves its columns unfilled until somebody reads
 // them; frames whose heads were edited meanwhile are put together then.
 TEST(Batch, LentRowsAreFilledWhenTheyAreRead) {
@@ -131,16 +130,39 @@ TEST(Batch, LentRowsAreFilledWhenTheyAreRead) {
       }
       batch.edit_unfilled(heads.data(), 48, moved.data());
     }
+    std::vector<FrameTrim> lost(n);
+    const auto sum = [&](const Selection& rows) {
+      uint64_t bytes = 0;
+      rows.for_each([&](uint32_t i) { bytes += lost[i].bytes(); });
+      return bytes;
+    };
+    if (*rc::gen::arbitrary<bool>()) {
+      const auto [trims, sums] = batch.trim_unfilled();
+      std::fill_n(sums, (n + 63) / 64, 0u);
+      for (uint32_t i = 0; i < n; ++i) {
+        const auto front =
+            *rc::gen::inRange<uint32_t>(0, std::min<uint32_t>(FrameTrim::kMostFront, records[i].bytes) + 1);
+        const auto end = *rc::gen::inRange<uint32_t>(0, records[i].bytes - front + 1);
+        lost[i].word = static_cast<uint16_t>(front | end << 5);
+        RC_ASSERT(lost[i].front() == front && lost[i].end() == end);
+        trims[i] = lost[i];
+        sums[i / 64] += lost[i].bytes();
+      }
+      RC_ASSERT(batch.unfilled() != nullptr);
+      RC_ASSERT(batch.bytes(all) == all_bytes - sum(all) && batch.bytes(some) == some_bytes - sum(some));
+      RC_ASSERT(batch.bytes(n - 1) == records[n - 1].bytes - lost[n - 1].bytes());
+    }
     const BatchView view = batch.view();
     RC_ASSERT(batch.unfilled() == nullptr);
-    RC_ASSERT(batch.bytes(all) == all_bytes && batch.bytes(some) == some_bytes);
+    RC_ASSERT(batch.bytes(all) == all_bytes - sum(all) && batch.bytes(some) == some_bytes - sum(some));
     for (uint32_t i = 0; i < n; ++i) {
       const FrameRecord& record = records[i];
       RC_ASSERT(view.frame[i] == (moves ? moved : source).data() + record.at);
       for (uint32_t k = 0; k < record.bytes; ++k)
         RC_ASSERT(view.frame[i][k] == (source[record.at + k] ^ (moves && k < 48 ? 0x5a : 0)));
-      RC_ASSERT(view.extent[i].data == 0 && view.extent[i].end == record.bytes);
-      RC_ASSERT(view.extent[i].wire_end == uint32_t{record.bytes} + record.longer);
+      RC_ASSERT(view.extent[i].data == static_cast<int32_t>(lost[i].front()));
+      RC_ASSERT(view.extent[i].end == record.bytes - lost[i].end());
+      RC_ASSERT(view.extent[i].wire_end == record.bytes - lost[i].end() + (lost[i].end() != 0 ? 0u : record.longer));
       RC_ASSERT(batch.timestamp_ns(i) == times[i] + 7);
     }
     batch.clear();
@@ -148,6 +170,7 @@ TEST(Batch, LentRowsAreFilledWhenTheyAreRead) {
   }));
 }
 
+// Held to a plain set of indices, up to the last one that there is room for.
 TEST(Selection, IsASetOfIndices) {
   constexpr uint32_t kIndices = Selection::kWords * 64;
   static_assert(kIndices == Batch::kMaxPackets);

@@ -29,6 +29,17 @@ struct FrameRecord {
 };
 static_assert(sizeof(FrameRecord) == 8);
 
+// What a frame lost where it was edited: bytes in front, such as a tag, and at its end, such as padding.
+struct FrameTrim {
+  static constexpr uint32_t kMostFront = 31, kMostEnd = 2047;
+
+  uint16_t word = 0;
+
+  uint32_t front() const { return word & kMostFront; }
+  uint32_t end() const { return word >> 5; }
+  uint32_t bytes() const { return front() + end(); }
+};
+
 // Consecutive frames of a source, which outlives the batch's use of them. Row i is records[i], and so on.
 struct LentRows {
   const FrameRecord* records = nullptr;    // places count from `memory`
@@ -45,11 +56,16 @@ struct LentRows {
   // `memory`: they are put together there when the columns are filled. nullptr: they are there.
   const uint8_t *heads = nullptr, *rest = nullptr;
   uint32_t head = 0;
+  // Row by row, and the sums of all bytes that 64 rows each lost; nullptr: no frame lost any.
+  const FrameTrim* trims = nullptr;
+  const uint32_t* trimmed = nullptr;
   // Bytes behind each frame's end that come with it, kLentTail or 0, and what they are, row by row; frames that are put
   // together then lie so much farther apart than in `rest`. nullptr: nobody asks for them.
   uint32_t tail = 0;
   const uint8_t* tails = nullptr;
   bool elsewhere = false;  // the frames were edited in memory that the host does not reach: nobody may fill the columns
+
+  uint32_t length(uint32_t i) const { return records[i].bytes + tail - (trims != nullptr ? trims[i].bytes() : 0); }
 };
 
 // Puts a frame of `bytes` bytes together: the first `head` of them as they were edited, the rest as it was.

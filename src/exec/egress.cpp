@@ -197,7 +197,6 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
   PortCounters* ports = ports_.get();
   size_t last = 0;  // of these ports
   const uint16_t* const port_of = batch.ports();
-  const LentRows* const unfilled = batch.unfilled();
   if (qos_ != nullptr) {
     const EgressQos::Counted most = qos_->count_noted(s, batch, rows);
     counters.packets += most.packets;
@@ -230,7 +229,7 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
     for (uint64_t b = bits; b != 0; b &= b - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
       last = std::max<size_t>(last, port_of[i]);
-      ports[port_of[i]].count(unfilled != nullptr ? unfilled->records[i].bytes + unfilled->tail : batch.data_length(i));
+      ports[port_of[i]].count(batch.bytes(i));
     }
   }
   ports_end_ = std::max(ports_end_, last + 1);

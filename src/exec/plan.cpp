@@ -174,6 +174,7 @@ class Planner {
         node_of_[e] = static_cast<unsigned>(plan_.nodes.size());
         if (node.type == PlanNode::Type::kOrdered) {
           node.ordered = static_cast<unsigned>(plan_.ordered.size());
+          node.by_lengths = router_.elements[e]->by_lengths();
           plan_.ordered.push_back(e);
         }
         plan_.nodes.push_back(std::move(node));
@@ -306,7 +307,9 @@ class Planner {
       for (size_t x = 0; x < node.exits.size(); ++x) {
         if (!node.connects(x)) continue;
         wanted[i] |= wanted[node.exits[x].node];
-        node.leaves_as_is &= plan_.nodes[node.exits[x].node].leaves_as_is;
+        const PlanNode& target = plan_.nodes[node.exits[x].node];
+        node.leaves_as_is &= target.leaves_as_is;
+        node.by_lengths &= target.type == PlanNode::Type::kSink || target.by_lengths;
       }
     }
     for (PlanNode& node : plan_.nodes) {

@@ -242,14 +242,14 @@ void Worker::number_made(Walk& walk) {
   std::fill(walk.open.begin(), walk.open.end(), nullptr);
 }
 
-// Whether a node reads rows of a batch one by one. What crosses to a device as frames does not, nor what only counts.
+// Whether a node reads columns of a batch. What crosses to a device as frames does not, nor what only counts.
 bool Worker::reads_columns(size_t n) const {
   const PlanNode& node = plan_.nodes[n];
   switch (node.type) {
     case PlanNode::Type::kSegment:
       return !can_offload(n) || !crosses_as_frames(n);
     case PlanNode::Type::kSink:
-      return drops_all_[node.elements[0]];
+      return drops_all_[node.elements[0]] && walk_->share->fates != nullptr;
     case PlanNode::Type::kHost:
     case PlanNode::Type::kPassed:
     case PlanNode::Type::kOrdered:
@@ -273,7 +273,7 @@ bool Worker::run_nodes(Walk& walk) {
       if (node.type == PlanNode::Type::kOrdered) {
         // Every batch comes here once, with packets or without.
         if (walk.round != 0 || walk.batch != walk.root) continue;
-        walk.batch->fill();
+        node.by_lengths ? walk.batch->fill_lengths() : walk.batch->fill();
         if (!run_ordered(node, inputs)) return false;
         continue;
       }
@@ -516,7 +516,7 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
   if (drops_all_[e]) {
     packets.for_each([&](uint32_t i) {
       ++counters.packets;
-      counters.bytes += batch.data_length(i);
+      counters.bytes += batch.bytes(i);
       const DropReason reason = batch.annotation(i).reason;
       drop_row(e, batch, i, reason == DropReason::kNone ? DropReason::kDiscard : reason);
     });

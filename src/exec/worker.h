@@ -357,6 +357,7 @@ class Worker {
   bool lies_in_source(const uint8_t* frame) const;
   void own_frames(const PlanNode& node, Selection& packets, bool all = false);
   bool only_sent(const PlanNode& node, uint8_t path) const;
+  static bool only_ordered(const Offload& offload, uint8_t path);
   void run_on_host(const PlanNode& node, Selection* inputs, Selection packets, bool given_up);
   void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t head, uint32_t heads, uint32_t longest,
                   SlabDriver::Range& range) const;

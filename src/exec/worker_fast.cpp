@@ -284,10 +284,14 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
   if (alive != 0) {
     const StageSlot& last = program.stages[program.fast - 1];
     const uint8_t path = last.next[0];
-    // The rest of the program, or a later node, wants registers.
-    const bool registers = path != kPathDropped &&
-                           (path < kPathExit || (node.live_out[path - kPathExit] & ~(kFieldFrame | kFieldExtent)) != 0);
-    code_.commit(view, burst, alive, registers);
+    // The rest of the program, or a later node, wants registers; of what looks at lengths it is the family alone.
+    const bool exits = path != kPathDropped && path >= kPathExit;
+    const FieldMask wanted = exits ? node.live_out[path - kPathExit] & ~(kFieldFrame | kFieldExtent) : FieldMask{0};
+    const bool family = wanted != 0 && (wanted & ~(kFieldL3 | kFieldKey)) == 0 &&
+                        plan_.nodes[node.exits[path - kPathExit].node].by_lengths;
+    const bool registers = path != kPathDropped && (!exits || (wanted != 0 && !family));
+    code_.commit(view, burst, alive, registers || family);
+    if (family) for_lanes(alive, [&](uint32_t i) { view.key[burst.row[i]].family = burst.family; });
     if (path == kPathDropped) {
       drop(last.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(alive)));
     } else if (registers) {

@@ -25,6 +25,13 @@ constexpr FrameSlots kGatheredSlots{kRecordRegion, 16, kVlanTagBytes, frame_stri
 constexpr FrameSlots kListedSlots{kFrameRegion,  16, kVlanTagBytes, frame_stride(kFrameMostRoom), kFrameEdited,
                                   kFrameMostRoom};
 
+// What RecordShape::net_out brought of a packet.
+void restore_net(Batch& batch, uint32_t row, uint8_t net) {
+  Extent& extent = batch.extent(row);
+  extent.l3 = static_cast<uint16_t>(extent.data + static_cast<int32_t>(net_behind(net)));
+  batch.key(row).family = net_family(net);
+}
+
 FrameRecord frame_record(uint64_t at, uint32_t bytes, uint32_t wire) {
   return {static_cast<uint32_t>(at), static_cast<uint16_t>(bytes), static_cast<uint16_t>(wire - bytes)};
 }
@@ -75,6 +82,12 @@ bool Worker::only_sent(const PlanNode& node, uint8_t path) const {
   const PlanNode& target = plan_.nodes[node.exits[path - kPathExit].node];
   return target.type == PlanNode::Type::kSink && target.leaves_as_is &&
          (node.live_out[path - kPathExit] & ~(kFieldFrame | kFieldExtent)) == 0;
+}
+
+// Whether packets that leave a segment so go on to what looks at their lengths alone.
+bool Worker::only_ordered(const Offload& offload, uint8_t path) {
+  return path != kPathDropped && path >= kPathExit && path - kPathExit < 64 &&
+         (offload.ordered_exits >> (path - kPathExit) & 1) != 0;
 }
 
 // Packets of a segment of frames that the host runs. `given_up`: by a device that may still read them where they lie.
@@ -448,12 +461,14 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   const Program& program = walk_->snapshot->programs[node.program];
   const uint64_t all_stages = usual_stages(offload.end);
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];
-  if (!only_sent(node, usual_path)) return false;
+  const bool ordered = only_ordered(offload, usual_path);
+  if (!ordered && !only_sent(node, usual_path)) return false;
   const uint32_t count = a.flight.count;
   const FrameResults results = FrameResults::at(const_cast<std::byte*>(a.flight.out), count);
   const bool detail = offload.shape.key_out != 0;
   static_assert(FrameBlock::kRecords == 64);
-  // Nobody writes a half of the last block that has no records: it is as some flight before has left it.
+  // Nobody writes a half of the last block that has no records: it is as some flight before has left it. So are the
+  // words of usual packets in halves where nothing was lost.
   const auto rows_of = [&](uint32_t w) { return ~uint64_t{0} >> (64 - std::min(count - w * 64, 64u)); };
   const auto sent_of = [&](uint32_t w) {
     return rows_of(w) & (uint64_t{results.blocks[w].usual[0]} | uint64_t{results.blocks[w].usual[1]} << 32);
@@ -505,7 +520,48 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
     dropped.back().steps = steps;
     return dropped.back();
   };
-  uint64_t passed = 0, came = 0;
+  // What packets lost, from the first block on where some did.
+  Batch::Trims trims{};
+  const auto loses = [&](uint32_t w, uint32_t half) {
+    const FrameBlock& block = results.blocks[w];
+    const bool here = w * 64 + half * 32 < count && block.usual[half] != 0;
+    return here && ((block.bytes[half] & FrameBlock::kTrimmed) != 0 || block.trim[half].word != 0);
+  };
+  // Returns what went at the ends.
+  const auto take_trims = [&](uint32_t w, uint64_t usual) {
+    const FrameBlock& block = results.blocks[w];
+    if (trims.rows == nullptr) {
+      trims = batch.trim_unfilled();
+      std::fill_n(trims.rows, w * 64, FrameTrim{});
+      std::fill_n(trims.sums, w, 0u);
+    }
+    uint32_t sum = 0, cut = 0;
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t first = w * 64 + half * 32;
+      const auto its = static_cast<uint32_t>(usual >> half * 32);
+      FrameTrim* const to = trims.rows + first;
+      if (!loses(w, half) || (block.bytes[half] & FrameBlock::kTrimmed) == 0) {
+        // Nobody looks at those of others.
+        const FrameTrim all = loses(w, half) ? block.trim[half] : FrameTrim{};
+        std::fill_n(to, 32, all);
+        const auto packets = static_cast<uint32_t>(std::popcount(its));
+        sum += packets * all.bytes();
+        cut += packets * all.end();
+        continue;
+      }
+      for (uint32_t i = 0; i < 32; ++i) {
+        to[i] = (its >> i & 1) != 0 ? trim_of(results.words[first + i]) : FrameTrim{};
+        sum += to[i].bytes();
+        cut += to[i].end();
+      }
+    }
+    trims.sums[w] = sum;
+    return cut;
+  };
+  const auto bytes_of = [&](uint32_t w, uint32_t half) {
+    return w * 64 + half * 32 < count ? results.blocks[w].bytes[half] & ~FrameBlock::kTrimmed : 0u;
+  };
+  uint64_t passed = 0, came = 0, cut = 0;
   Selection& sent = at_exit(node, usual_path);
   uint16_t* const ports = batch.ports();
   for (uint32_t w = 0; w * 64 < count; ++w) {
@@ -514,10 +570,12 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
     std::memcpy(ports + w * 64, block.ports, sizeof block.ports);
     sent.or_word(w, usual);
     passed += static_cast<uint64_t>(std::popcount(usual));
-    came += uint64_t{block.bytes[0]} + (w * 64 + 32 < count ? block.bytes[1] : 0);
+    came += uint64_t{bytes_of(w, 0)} + bytes_of(w, 1);
+    if (trims.rows != nullptr || loses(w, 0) || loses(w, 1)) cut += take_trims(w, usual);
     for (uint64_t left = hits ? usual : 0; left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
-      hits.add(results.details[i].rule, a.records[i].bytes);
+      hits.add(results.details[i].rule,
+               a.records[i].bytes - (list != 0 && trims.rows != nullptr ? trims.rows[i].end() : 0));
     }
     for (uint64_t left = others_of(w); left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
@@ -533,7 +591,7 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
     }
   }
   for (Dropped& kind : dropped) settle(kind);
-  count_alike(program, all_stages, passed, came, 0);
+  count_alike(program, all_stages, passed, came, cut);
   // Results are the flight's, which others get.
   uint8_t* tails = nullptr;
   if (offload.shape.tails != 0 && !a.stays) {
@@ -542,6 +600,11 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   }
   a.stays ? batch.edit_elsewhere() : batch.edit_unfilled(a.heads, a.slots.head, a.to - a.first);
   if (offload.shape.tails != 0) batch.append_unfilled(tails);
+  if (ordered) batch.fill_lengths();
+  if (ordered && offload.shape.net_out != 0) {
+    const uint8_t* const nets = nets_of(offload.shape, results, count);
+    sent.for_each([&](uint32_t i) { restore_net(batch, i, nets[i]); });
+  }
   return true;
 }
 
@@ -563,15 +626,19 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   const bool detail = offload.shape.key_out != 0;
   static_assert(kTailBytes == kLentTail);
   const uint32_t* const tails = offload.shape.tails != 0 ? tails_of(offload.shape, results, flight.count) : nullptr;
+  const uint8_t* const nets = nets_of(offload.shape, results, flight.count);
   const uint64_t usual = usual_stages(offload.end);
   const auto word_of = [&](uint32_t i) {
     const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
-    return block.is_usual(i) ? usual | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48 : results.words[i];
+    if (block.has_word(i)) return results.words[i];
+    return usual | trim_bits(block.trim[i / 32 % 2]) | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48;
   };
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];
   // What came back of a frame takes its place, or is put there.
   const auto place = [&](uint32_t i, uint32_t row, const FrameRecord& record, uint64_t word) {
     const int32_t moved = static_cast<int8_t>(word >> 29 & 0xff);
+    // Its head came back, from the first byte on that it came with.
+    const bool head = a.slots.head != 0 && static_cast<uint32_t>(moved) <= FrameTrim::kMostFront;
     const uint32_t cut = static_cast<uint32_t>(word >> 37) & kFrameMostCut;
     const uint32_t end = record.bytes - cut;
     const uint32_t wire_end = cut != 0 ? end : uint32_t{record.bytes} + record.longer;
@@ -581,19 +648,21 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     const uint32_t tail = appended ? kLentTail : 0;
     uint8_t* const from = a.to + a.slots.back_at(i, record.at - a.first) + (tail != 0 ? size_t{i} * kLentTailRoom : 0);
     if (a.lent) {
-      if (moved == 0) join_head(from, a.heads + size_t{i} * a.slots.head, a.slots.head, view.frame[row], record.bytes);
+      if (head) join_head(from, a.heads + size_t{i} * a.slots.head, a.slots.head, view.frame[row], record.bytes);
       view.frame[row] = from;
       if ((moved | static_cast<int32_t>(cut | tail)) != 0) {
-        extent.end = static_cast<uint32_t>(static_cast<int32_t>(end + tail) - moved);
-        extent.wire_end = static_cast<uint32_t>(static_cast<int32_t>(wire_end + tail) - moved);
+        // What came back as a whole begins where its packet does.
+        const int32_t in_front = head ? 0 : moved;
+        extent.data = moved - in_front;
+        extent.end = static_cast<uint32_t>(static_cast<int32_t>(end + tail) - in_front);
+        extent.wire_end = static_cast<uint32_t>(static_cast<int32_t>(wire_end + tail) - in_front);
       }
     } else {
-      const bool head = a.slots.head != 0 && moved == 0;
       const auto bytes = head ? static_cast<int32_t>(std::min<uint32_t>(a.slots.head, record.bytes))
                               : static_cast<int32_t>(a.slots.crossing(record.bytes)) - moved;
       if (offload.writes_frame && bytes > 0) {
         const uint8_t* const made = head ? a.heads + size_t{i} * a.slots.head : from;
-        std::memcpy(view.frame[row] + moved, made, static_cast<size_t>(bytes));
+        std::memcpy(view.frame[row] + (head ? 0 : moved), made, static_cast<size_t>(bytes));
       }
       extent.data = moved;
       extent.end = end + tail;
@@ -626,7 +695,8 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     const StageSlot& last = program.stages[std::bit_width(uint32_t{r.steps.visited}) - 1u];
     const uint8_t path = last.next[r.steps.output & 15];
     const bool dropped = path == kPathDropped;
-    if (!dropped && !only_sent(node, path)) {
+    const bool ordered = !dropped && only_ordered(offload, path);
+    if (!dropped && !ordered && !only_sent(node, path)) {
       again.add(row);
       continue;
     }
@@ -649,6 +719,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       continue;
     }
     place(i, row, record, word);
+    if (ordered && offload.shape.net_out != 0) restore_net(*walk_->batch, row, nets[i]);
     // An output for what is refused leads to a sink that may say why.
     const bool refused = r.steps.reason != DropReason::kNone;
     if (refused) view.annotation[row].reason = r.steps.reason;

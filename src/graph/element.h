@@ -188,6 +188,9 @@ class Element {
     virtual void process(Batch& batch, const Selection& packets, std::span<Selection> out) = 0;
   };
   virtual std::unique_ptr<Ordered> make_ordered() const { return nullptr; }
+  // Whether of a packet it reads its time stamp and extent alone, and where stage_traits says so the place of the
+  // network header and the family of the key, and changes none of these: so that it needs no frame.
+  virtual bool by_lengths() const { return false; }
   // Whether packets may leave later than they come (Batch::departure_ns); how many wait at a time at most, else 0.
   virtual uint32_t delays() const { return 0; }
 

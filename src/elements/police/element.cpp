@@ -125,6 +125,7 @@ class Police final : public OrderedElement {
     return {kFieldFrame | kFieldL3 | kFieldKey | who, kFieldPaint | kFieldReason};
   }
   std::unique_ptr<Ordered> make_ordered() const override { return std::make_unique<OrderedPolice>(config_, by_); }
+  bool by_lengths() const override { return by_ == PoliceBy::kAll && config_.color_aware == 0; }
 
   Result<void> start(FlowContext&) override {
     bank_ = PolicerBank(config_, by_);

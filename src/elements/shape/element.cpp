@@ -75,6 +75,7 @@ class Shape final : public OrderedElement {
   std::unique_ptr<Ordered> make_ordered() const override {
     return std::make_unique<OrderedShape>(rate_bps_, burst_, horizon_ns_, capacity_);
   }
+  bool by_lengths() const override { return true; }
   uint32_t delays() const override { return rate_bps_ == 0 ? 0 : capacity_; }
 
   Result<void> start(FlowContext& context) override {

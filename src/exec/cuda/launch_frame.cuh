@@ -100,6 +100,70 @@ __device__ __forceinline__ void put_words(uint8_t* at, const uint4& v) {
   to[3] = v.w;
 }
 
+// The bus is a long way: what a warp needs of its frames is asked for at once, as far as registers go.
+inline constexpr uint32_t kLine = 64;
+inline constexpr uint32_t kPiecesAhead = 6;
+
+// Copies a warp's frames that lie one behind the other without gaps, whole lines at a time whatever their lengths are.
+// Called by all lanes, each with its own frame, of which `room` bytes cross. False: they lie otherwise, or only the
+// first lines of some of them are needed.
+__device__ __forceinline__ bool copy_packed(const LaunchArguments& a, bool here, uint32_t at, uint32_t room,
+                                            bool splits, uint32_t lane, uint8_t* copies) {
+  // In pieces of 16 bytes: where each frame begins. Lanes without one are the last.
+  const uint32_t first = __shfl_sync(kAll, at, 0);
+  const uint32_t before = here ? (at - first) / 16 : ~0u;
+  const uint32_t next = __shfl_down_sync(kAll, before, 1);
+  const bool follows = lane == 31 || next == ~0u || next == before + room / 16;
+  if (!__all_sync(kAll, !here || (follows && !splits))) return false;
+  const uint32_t lanes = __popc(__ballot_sync(kAll, here));
+  const uint32_t pieces = __shfl_sync(kAll, before + room / 16, static_cast<int>(lanes - 1));
+  const uint8_t* const from = a.frames + first;
+#pragma unroll 1
+  for (uint32_t begin = 0; begin < pieces; begin += 32 * kPiecesAhead) {
+    uint4 piece[kPiecesAhead];
+#pragma unroll
+    for (uint32_t k = 0; k < kPiecesAhead; ++k) {
+      const uint32_t p = begin + k * 32 + lane;
+      if (p < pieces) piece[k] = *reinterpret_cast<const uint4*>(from + size_t{p} * 16);
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kPiecesAhead; ++k) {
+      const uint32_t p = begin + k * 32 + lane;
+      if (begin + k * 32 >= pieces) break;
+      // Of the last frame that begins there or before.
+      uint32_t frame = 0;
+#pragma unroll
+      for (uint32_t step = 16; step != 0; step /= 2) {
+        if (__shfl_sync(kAll, before, static_cast<int>(frame + step)) <= p) frame += step;
+      }
+      const uint32_t its = __shfl_sync(kAll, before, static_cast<int>(frame));
+      if (p < pieces) put_words(copies + frame * a.slots.stride + (p - its) * 16, piece[k]);
+    }
+  }
+  __syncwarp();
+  return true;
+}
+
+// Copies the line from byte `from` on of each of a warp's frames, as far as `wanted` bytes of it go.
+__device__ __forceinline__ void copy_lines(const LaunchArguments& a, uint32_t at, uint32_t wanted, uint32_t from,
+                                           uint32_t lane, uint8_t* copies) {
+  const uint32_t part = from + lane % 4 * 16;
+  uint4 lines[4];
+  bool some[4];
+#pragma unroll
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    const auto frame = static_cast<int>(turn * 8 + lane / 4);
+    const uint8_t* const line = a.frames + __shfl_sync(kAll, at, frame) + part;
+    some[turn] = part < __shfl_sync(kAll, wanted, frame);
+    if (some[turn]) lines[turn] = *reinterpret_cast<const uint4*>(line);
+  }
+#pragma unroll
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    if (some[turn]) put_words(copies + (turn * 8 + lane / 4) * a.slots.stride + part, lines[turn]);
+  }
+  __syncwarp();
+}
+
 // Called by all threads of one of `blocks` blocks once they have stored what the host reads. The barrier and the fence
 // make the block's stores visible to the host before it counts as ended, and the second fence all blocks' before
 // `serial`.
@@ -128,54 +192,37 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
     record.longer = static_cast<uint16_t>(v.y >> 16);
   }
   const uint32_t room = here ? a.slots.room(record.bytes) : 0;
-  // The first line of all frames is asked for before the first of them has come: the bus is a long way.
-  constexpr uint32_t kLine = 64;
-  uint4 lines[4];
-  bool some[4];
-#pragma unroll
-  for (uint32_t turn = 0; turn < 4; ++turn) {
-    const uint32_t frame = turn * 8 + lane / 4;
-    const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame)) + lane % 4 * 16;
-    some[turn] = lane % 4 * 16 < __shfl_sync(kAll, room, static_cast<int>(frame));
-    if (some[turn]) lines[turn] = *reinterpret_cast<const uint4*>(from);
-  }
-#pragma unroll
-  for (uint32_t turn = 0; turn < 4; ++turn) {
-    if (some[turn]) put_words(copies + (turn * 8 + lane / 4) * a.slots.stride + lane % 4 * 16, lines[turn]);
-  }
-  __syncwarp();
   uint8_t* const mine = copies + lane * a.slots.stride;
-  const bool more = room > kLine && !(a.slots.splits(record.bytes) && headers_fit_line(mine, kLine));
-  if (__any_sync(kAll, more)) {
-    const uint32_t rest = more ? room : 0;
-#pragma unroll
-    for (uint32_t turn = 0; turn < 4; ++turn) {
-      const uint32_t frame = turn * 8 + lane / 4;
-      const uint32_t its = __shfl_sync(kAll, rest, static_cast<int>(frame));
-      const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame));
-      for (uint32_t at = kLine + lane % 4 * 16; at < its; at += kLine)
-        put_words(copies + frame * a.slots.stride + at, *reinterpret_cast<const uint4*>(from + at));
-    }
-    __syncwarp();
+  const bool splits = a.slots.splits(record.bytes);
+  uint32_t have = room;
+  if (!copy_packed(a, here, record.at, room, splits, lane, copies)) {
+    copy_lines(a, record.at, room, 0, lane, copies);
+    if (splits && headers_fit_line(mine, kLine)) have = kLine;
+    for (uint32_t at = kLine; __any_sync(kAll, have > at); at += kLine)
+      copy_lines(a, record.at, have, at, lane, copies);
   }
   Walker w;
   read_frame(program, record, a.slots, mine, w);
   if (!here) w.path = kPathDropped;
-  const uint32_t have = more || room < kLine ? room : kLine;
   walk_frame<Chain>(program, w, tables, WarpFrames{copies, a.slots.stride, a.frames, record.at, have});
   const uint64_t result = frame_result(record, a.slots, w);
   const bool usual = here && is_usual_frame(result, usual_stages(program.end));
   const uint32_t all = __ballot_sync(kAll, usual);
+  const FrameTrim trim = trim_of(result);
+  const uint32_t first_trim = __shfl_sync(kAll, uint32_t{trim.word}, all != 0 ? __ffs(static_cast<int>(all)) - 1 : 0);
+  const bool trimmed = __any_sync(kAll, usual && trim.word != first_trim);
   const uint32_t bytes = __reduce_add_sync(kAll, here ? uint32_t{record.bytes} : 0u);
   FrameBlock& block = a.blocks[i / FrameBlock::kRecords];
   if (lane == 0) {
     block.usual[i / 32 % 2] = all;
-    block.bytes[i / 32 % 2] = bytes;
+    block.bytes[i / 32 % 2] = bytes | (trimmed ? FrameBlock::kTrimmed : 0u);
+    block.trim[i / 32 % 2].word = static_cast<uint16_t>(first_trim);
   }
   if (here) {
     block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
-    if (!usual) reinterpret_cast<uint64_t*>(a.out)[i] = result;
+    if (!usual || trimmed) reinterpret_cast<uint64_t*>(a.out)[i] = result;
     if (a.details != nullptr) a.details[i] = frame_detail(w);
+    if (a.nets != nullptr) a.nets[i] = frame_net(w);
     if constexpr (std::is_same_v<Chain, SummingChain>) {
       if (a.tails != nullptr) a.tails[i] = w.tail;
     }

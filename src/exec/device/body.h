@@ -215,7 +215,7 @@ SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& recor
 
 // Whether no more of a frame goes back than its head.
 SLUICE_HD bool is_frame_head(const FrameSlots& slots, const Packet& p) {
-  return slots.head != 0 && p.data == 0;
+  return slots.head != 0 && static_cast<uint32_t>(p.data) <= FrameTrim::kMostFront;
 }
 // What of the copy goes back of a frame that is no head: from its first byte on.
 SLUICE_HD uint32_t frame_bytes_back(const FrameRecord& record, const FrameSlots& slots, const Packet& p) {
@@ -234,6 +234,10 @@ SLUICE_HD uint64_t frame_result(const FrameRecord& record, const FrameSlots& slo
                     (is_frame_head(slots, p) ||
                      (frame_bytes_back(record, slots, p) <= slots.room(record.bytes) && !slots.splits(record.bytes)));
   return pack_frame_result(w.visited, w.output, p.reason, p.data, cut, p.port, !fits);
+}
+SLUICE_HD uint8_t frame_net(const Walker& w) {
+  const Packet& p = w.packet;
+  return net_byte(p.l3 - static_cast<uint32_t>(p.data), p.key.family);
 }
 SLUICE_HD FrameDetail frame_detail(const Walker& w) {
   return {w.packet.rule, w.packet.next_hop};

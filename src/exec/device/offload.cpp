@@ -244,6 +244,14 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
   return o;
 }
 
+// Whether what leaves a segment by exit `x` as frames may go on to an element that takes batches in order: it looks at
+// lengths alone, as does what follows it, and finds registers that no stage has written.
+bool orders_frames(const Plan& plan, const PlanNode& node, size_t x, FieldMask written) {
+  const PlanNode& target = plan.nodes[node.exits[x].node];
+  constexpr FieldMask kRestored = kFieldFrame | kFieldExtent | kFieldL3 | kFieldKey | kFieldPort | kFieldReason;
+  return target.type == PlanNode::Type::kOrdered && target.by_lengths && (node.live_out[x] & written & ~kRestored) == 0;
+}
+
 // Whole segments, from the frame as it came to the frame as it leaves.
 Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& router, bool one_list, bool pooled) {
   Offload o;
@@ -298,6 +306,24 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
     o.writes |= t.writes;
   }
   if (one_list && lists > 1) return not_so("a result brings one rule back, and there are more access lists");
+  const Program& program = plan.programs[node.program];
+  for (size_t x = 0; x < node.exits.size(); ++x) {
+    if (!node.connects(x)) continue;
+    const PlanNode& target = plan.nodes[node.exits[x].node];
+    const std::string& name = router.elements[target.elements[0]]->name;
+    if (x < 64 && orders_frames(plan, node, x, o.writes)) {
+      o.ordered_exits |= uint64_t{1} << x;
+      const StageTraits last = traits(node.elements.size() - 1);
+      const bool strips =
+          node.elements.size() > 1 && (last.writes & kFieldExtent) != 0 && (last.writes & kPushes) != kPushes;
+      if ((node.live_out[x] & kParsed) != 0) o.shape.net_out = 1;
+      if (o.shape.net_out != 0 && strips)
+        return not_so(fmt::format("{} needs network headers of what was stripped", name));
+    } else if (target.type != PlanNode::Type::kSink && program.stages[stages - 1].next[0] == kPathExit + x) {
+      // What takes another exit is done again, which is few packets where it is not the usual one.
+      return not_so(fmt::format("packets go on to {}, which needs more of them than a frame's result says", name));
+    }
+  }
   o.on_device = true;
   o.shape.kind = RecordKind::kFrame;
   o.shape.key_out = one_list ? 1 : 0;
@@ -368,7 +394,8 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (o.keys) shape.kind = RecordKind::kKey4;
   // Of packets that leave as most do.
   if (shape.kind == RecordKind::kFrame) {
-    const uint32_t detail = (shape.key_out != 0 ? sizeof(FrameDetail) : 0) + (shape.tails != 0 ? kTailBytes : 0);
+    const uint32_t detail =
+        (shape.key_out != 0 ? sizeof(FrameDetail) : 0) + (shape.tails != 0 ? kTailBytes : 0) + shape.net_out;
     return {bytes_in(shape), uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} + detail};
   }
   return {bytes_in(shape), bytes_out(shape)};

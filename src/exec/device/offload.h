@@ -30,8 +30,10 @@ struct Offload {
   bool writes_frame = false;    // bytes of the frame change
   bool marks_lost = false;      // keys: a mark is not that of the rule that comes back, where several lists give marks
   FieldMask writes = 0;         // of the stages on the device
-  std::string why;              // one line: why on the device, or why not
-  std::string stays;            // one line: which packets stay on the host nevertheless, and why; empty: none
+  // Frames: exits, of the first 64, to elements that take batches in order and look at lengths alone.
+  uint64_t ordered_exits = 0;
+  std::string why;    // one line: why on the device, or why not
+  std::string stays;  // one line: which packets stay on the host nevertheless, and why; empty: none
 
   bool crosses_as_frames() const { return on_device && !keys && shape.kind == RecordKind::kFrame; }
 };

@@ -252,9 +252,9 @@ struct FrameSlots {
   uint16_t unit = 16;
   uint16_t extra = 0;
   uint16_t stride = 0;  // of copies in shared memory: kFrameFront, the longest slot, and what keeps lanes off one bank
-  // Of a frame that does not move only the first so many bytes come back, a multiple of 16, those of all records one
-  // behind the other; the rest of it stays where it is, so that one longer than the region may not move. 0: what
-  // crossed comes back.
+  // Of a frame that keeps its place, but for bytes that it loses in front, only the first so many bytes as it came come
+  // back, a multiple of 16, those of all records one behind the other; the rest of it stays where it is, so that one
+  // longer than the region may not move otherwise. 0: what crossed comes back.
   uint16_t head = 0;
   // Not 0: what comes back of record i lies i times so far behind the first, wherever its frame lies.
   uint16_t apart = 0;
@@ -294,7 +294,7 @@ inline constexpr uint32_t frame_stride(uint32_t room) {
 // Redo: what does not fit, or a packet that goes on elsewhere than to a sink; the host takes it from its first stage,
 // from the frame as it came.
 inline constexpr int32_t kFrameMostMoved = 127;
-inline constexpr uint32_t kFrameMostCut = (1u << 11) - 1;
+inline constexpr uint32_t kFrameMostCut = FrameTrim::kMostEnd;
 inline constexpr uint64_t kFrameRedo = uint64_t{1} << 28;
 // Of a packet that met the stages of the mask, left the last by output 0 and has no drop reason.
 inline constexpr uint64_t kFrameStepBits = (uint64_t{1} << 29) - 1;
@@ -326,18 +326,24 @@ SLUICE_HD FrameResult unpack_frame_result(uint64_t word) {
   return r;
 }
 
-// Most packets of a flight are usual: they met all stages, left the last one by output 0, and have the extent that they
-// came with, so that their port says all. A block for every 64 records follows the words of `count` records, and words
-// of usual packets are not stored. With RecordShape::key_out a FrameDetail of each record follows the blocks.
+// Most packets of a flight are usual: they met all stages, left the last one by output 0, and may have lost some bytes
+// in front or at their end. A block for every 64 records follows the words of `count` records. Words of usual packets
+// are not stored where those of a half have all lost the same, so that the block says all. With RecordShape::key_out a
+// FrameDetail of each record follows the blocks.
 struct FrameBlock {
   static constexpr uint32_t kRecords = 64;
+  static constexpr uint32_t kTrimmed = uint32_t{1} << 31;
+
   uint32_t usual[2];  // bit i % 32 of [i / 32]
-  uint32_t bytes[2];  // captured, of the same halves
+  uint32_t bytes[2];  // captured, of the same halves, and kTrimmed: the half's words are all stored
+  FrameTrim trim[2];  // what each usual packet of the half lost, without kTrimmed
   uint16_t ports[kRecords];
 
   SLUICE_HD bool is_usual(uint32_t i) const { return (usual[i / 32 % 2] >> i % 32 & 1) != 0; }
+  // Whether the word of record i is stored.
+  SLUICE_HD bool has_word(uint32_t i) const { return !is_usual(i) || (bytes[i / 32 % 2] & kTrimmed) != 0; }
 };
-static_assert(sizeof(FrameBlock) == 144);
+static_assert(sizeof(FrameBlock) == 148);
 struct FrameDetail {
   uint32_t rule, next_hop;
 };
@@ -345,6 +351,19 @@ struct FrameDetail {
 // by output 0.
 inline constexpr uint32_t kTailBytes = 4;
 static_assert(sizeof(FrameDetail) == 8);
+// With RecordShape::net_out a byte of each record is the last: how far behind the packet's first byte its network
+// header begins, and of which family its key is (0, 4 or 6).
+inline constexpr uint32_t kNetMost = 63;
+static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + kMostPushed <= kNetMost);
+SLUICE_HD constexpr uint8_t net_byte(uint32_t behind, uint32_t family) {
+  return static_cast<uint8_t>((behind & kNetMost) | family / 2 << 6);
+}
+SLUICE_HD constexpr uint32_t net_behind(uint8_t net) {
+  return net & kNetMost;
+}
+SLUICE_HD constexpr uint8_t net_family(uint8_t net) {
+  return static_cast<uint8_t>(net >> 6 << 1);
+}
 // Where the results of `count` frames lie, from `out` on.
 struct FrameResults {
   uint64_t* words;
@@ -362,7 +381,14 @@ SLUICE_HD constexpr uint64_t usual_stages(uint32_t end) {
   return (uint64_t{1} << end) - 1;
 }
 SLUICE_HD constexpr bool is_usual_frame(uint64_t word, uint64_t stages) {
-  return (word & (kFrameStepBits | kFrameExtentBits)) == stages;
+  return (word & kFrameStepBits) == stages && (word >> 29 & 0xff) <= FrameTrim::kMostFront;
+}
+// What a usual packet lost, as its word says it, and the part of a word that says so.
+SLUICE_HD constexpr FrameTrim trim_of(uint64_t word) {
+  return {static_cast<uint16_t>((word >> 29 & FrameTrim::kMostFront) | (word >> 37 & FrameTrim::kMostEnd) << 5)};
+}
+SLUICE_HD constexpr uint64_t trim_bits(FrameTrim trim) {
+  return (uint64_t{trim.word} & FrameTrim::kMostFront) << 29 | uint64_t{trim.word} >> 5 << 37;
 }
 
 // -- registers --------------------------------------------------------------------------------------------------------
@@ -387,6 +413,7 @@ struct RecordShape {
   uint8_t moves = 0;    // stages of the program that may move the extent: so many lengths come back
   uint8_t sums = 0;     // frame: the last stage reads whole frames, from their first byte on
   uint8_t tails = 0;    // frame: it appends 4 bytes, which come back apart from the frame
+  uint8_t net_out = 0;  // frame: where network headers begin and their family comes back (net_byte)
   // Header: bytes of the frame that go in and come back, within kRecordRegion. Address: those that are gathered for a
   // pool, and those that are put back from it.
   ByteRanges in = kRegionRange;
@@ -409,6 +436,10 @@ SLUICE_HD constexpr int32_t out_from(const RecordShape& s, int32_t data) {
 // Where the tails of `count` frames lie.
 SLUICE_HD uint32_t* tails_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
   return reinterpret_cast<uint32_t*>(results.details + (shape.key_out != 0 ? count : 0));
+}
+// Where their bytes of RecordShape::net_out do.
+SLUICE_HD uint8_t* nets_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
+  return reinterpret_cast<uint8_t*>(tails_of(shape, results, count) + (shape.tails != 0 ? count : 0));
 }
 
 // Words in and out of one record (a key's result is none: it has 8 bytes).
@@ -461,7 +492,8 @@ SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
 SLUICE_HD constexpr size_t results_bytes(const RecordShape& s, uint32_t count) {
   if (s.kind != RecordKind::kFrame) return size_t{count} * bytes_out(s);
   const size_t blocks = (size_t{count} + FrameBlock::kRecords - 1) / FrameBlock::kRecords;
-  return size_t{count} * (8 + (s.key_out != 0 ? sizeof(FrameDetail) : 0) + (s.tails != 0 ? kTailBytes : 0)) +
+  return size_t{count} *
+             (8 + (s.key_out != 0 ? sizeof(FrameDetail) : 0) + (s.tails != 0 ? kTailBytes : 0) + s.net_out) +
          blocks * sizeof(FrameBlock);
 }
 inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);

@@ -187,14 +187,21 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
   FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
   const uint32_t half = i / 32 % 2, bit = i % 32;
   if (bit == 0) block.usual[half] = block.bytes[half] = 0;
+  if (bit == 0) block.trim[half] = {};
   block.bytes[half] += record.bytes;
   block.ports[i % FrameBlock::kRecords] = walker.packet.port;
   if (is_usual_frame(result, usual_stages(program.end))) {
+    const FrameTrim trim = trim_of(result);
+    if (block.usual[half] == 0) block.trim[half] = trim;
+    if (block.trim[half].word != trim.word) block.bytes[half] |= FrameBlock::kTrimmed;
     block.usual[half] |= uint32_t{1} << bit;
-  } else {
-    results.words[i] = result;
   }
+  results.words[i] = result;
+  // A kernel stores those alone that somebody reads.
+  for (uint32_t k = i / 32 * 32; k <= i && (bit == 31 || i + 1 == count); ++k)
+    if (!block.has_word(k)) results.words[k] = ~uint64_t{0};
   if (shape.key_out != 0) results.details[i] = frame_detail(walker);
+  if (shape.net_out != 0) nets_of(shape, results, count)[i] = frame_net(walker);
   if (shape.tails != 0 && walker.packet.appended != 0)
     std::memcpy(tails_of(shape, results, count) + i, frame + walker.packet.end - kTailBytes, kTailBytes);
   if ((result & kFrameRedo) != 0 || walker.path == kPathDropped) return;
