@@ -238,14 +238,6 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   check(brief, limit, resident, {"", errors});
   check(mixed, limit, resident, {"", errors});
   check(mixed, limit, zero_copy, {"", errors});
-  // More than one run of frames that cross together (LentRun), of which batches of 8,191 packets may need two.
-  const uint32_t run = kRunBytes / 64;
-  const std::string small = short_frames(dir, mixed, 64, run + 1000);
-  check(small, 2 * run + 5000,
-        {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192},
-         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 8191, 1, 8},
-         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192, 2}},
-        {""});
 }
 
 // Packets of classes stay where their source lent them, in a device's memory: chunks name them one by one, in whatever
@@ -375,6 +367,32 @@ TEST(DeviceEquality, SumsAreFrameRecords) {
             }
           }
         }
+      }
+    }
+  }
+}
+
+// More than one run of frames that are copied together (LentRun), of which batches of 8,191 packets may need two.
+TEST(DeviceEquality, SumsOfRunsThatAreCopied) {
+  const TempDir dir;
+  const std::string mixed = testing::write_mixed_capture(dir / "in.pcap", packets(5000), 9);
+  const uint32_t run_of = kRunBytes / 64;
+  const std::string small = short_frames(dir, mixed, 64, run_of + 1000);
+  using enum RecordChoice;
+  for (const std::string sink : {"ToDump($OUT)", "ToMemory()"}) {
+    const std::string text = "FromMemory(" + small + ", LIMIT " + std::to_string(2 * run_of + 5000) +
+                             ") -> SetCRC32(MODE fcs) -> " + sink + ";";
+    const DeviceOutcome want = run(dir, text, nullptr);
+    ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+    for (const std::string& kind : testing::device_kinds()) {
+      for (const Way& way : {Way{DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192},
+                             Way{DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 8191, 1, 8},
+                             Way{DeviceMode::kPersistent, Transport::kStaged, kFrame, 1, 8191, 1, 8},
+                             Way{DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 8192, 2}}) {
+        SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+        const DeviceOutcome got = run(dir, text, &way, kind);
+        expect_equal(want, got);
+        EXPECT_EQ(got.outcome.report.offload.offloaded, want.outcome.report.packets_in);
       }
     }
   }

@@ -439,6 +439,29 @@ TEST_F(OrderedEquality, BehindFramesThatNobodyReads) {
   }
 }
 
+// What a policer of classes gets is done again on the host, which brings frames back from the device; of most batches
+// it gets nothing, and these stay there.
+TEST_F(OrderedEquality, BatchesThatHaveNothingForIt) {
+  const std::string mixed = testing::write_mixed_capture(dir_ / "in.pcap", 2000, 43);
+  const std::string text = "FromMemory(" + mixed +
+                           ", LIMIT 6000) -> IPInput -> c :: IPClassifier(udp, -);\n"
+                           "c[0] -> ToMemory(); c[1] -> Police(5Mbps, 2000, BY class) -> ToMemory();\n";
+  const testing::DeviceOutcome want = testing::run_way(dir_, text, nullptr, {});
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  EXPECT_GT(want.outcome.report.drops[static_cast<size_t>(DropReason::kPoliced)], 5u);
+  for (const std::string& kind : testing::device_kinds()) {
+    for (const uint32_t batch : {3u, 40u, 1000u}) {
+      Way way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 2, batch};
+      way.frames_there = true;
+      SCOPED_TRACE(kind + ", " + ::testing::PrintToString(way));
+      const testing::DeviceOutcome got = testing::run_way(dir_, text, &way, testing::devices_of(kind, 1));
+      testing::expect_equal(want, got);
+      EXPECT_GT(got.outcome.report.offload.offloaded, 1000u);
+      EXPECT_GT(got.outcome.report.offload.redone, 5u);
+    }
+  }
+}
+
 // Time stamps that go back hold nobody up and lose nothing.
 TEST_F(OrderedEquality, TimeThatGoesBack) {
   auto in = arrivals(600, 4);

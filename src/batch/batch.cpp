@@ -73,15 +73,18 @@ void join_head(uint8_t* frame, const uint8_t* edited, uint32_t head, const uint8
   if (bytes > head) std::memcpy(frame + head, as_it_was + head, bytes - head);
 }
 
-void Batch::fill_lengths_slow() {
-  has_lengths_ = true;
+void Batch::fill_slow() {
+  SLUICE_CHECK(!lent_.elsewhere);
   // In locals: what is stored through the columns could be any of them.
   const FrameRecord* const records = lent_.records;
+  uint8_t* const memory = lent_.memory;
+  uint8_t** const frames = rows().frame;
   Extent* const extents = rows().extent;
   uint64_t* const stamps = rows().timestamp_ns;
   const uint32_t n = count_, tail = lent_.tail;
   for (uint32_t i = 0; i < n; ++i) {
     const FrameRecord record = records[i];
+    frames[i] = memory + record.at + (tail != 0 ? size_t{i} * kLentTailRoom : 0);
     extents[i] = Extent{0, record.bytes + tail, uint32_t{record.bytes} + record.longer + tail, 0, 0xffff};
   }
   for (uint32_t i = 0; lent_.trims != nullptr && i < n; ++i) {
@@ -94,17 +97,6 @@ void Batch::fill_lengths_slow() {
   const uint64_t* const taken = lent_.timestamps;
   const uint64_t later = lent_.later_ns;
   for (uint32_t i = 0; i < n; ++i) stamps[i] = taken[i] + later;
-}
-
-void Batch::fill_slow() {
-  SLUICE_CHECK(!lent_.elsewhere);
-  fill_lengths();
-  const FrameRecord* const records = lent_.records;
-  uint8_t* const memory = lent_.memory;
-  uint8_t** const frames = rows().frame;
-  const Extent* const extents = rows().extent;
-  const uint32_t n = count_, tail = lent_.tail;
-  for (uint32_t i = 0; i < n; ++i) frames[i] = memory + records[i].at + (tail != 0 ? size_t{i} * kLentTailRoom : 0);
   if (lent_.heads != nullptr) {
     for (uint32_t i = 0; i < n; ++i)
       join_head(frames[i], lent_.heads + size_t{i} * lent_.head, lent_.head, lent_.rest + records[i].at,

@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "base/assert.h"
 #include "base/hd.h"
 #include "base/result.h"
 #include "batch/lent_rows.h"
@@ -248,13 +247,11 @@ class Batch {
     append(n);
     lent_ = rows;
     unfilled_ = true;
-    has_lengths_ = false;
   }
   // nullptr: the columns are filled.
   const LentRows* unfilled() const { return unfilled_ ? &lent_ : nullptr; }
   // kLentTail bytes were appended to each unfilled frame. `tails`: which, row by row; nullptr: they are elsewhere.
   void append_unfilled(const uint8_t* tails) {
-    SLUICE_CHECK(!has_lengths_);
     lent_.tail = kLentTail;
     lent_.tails = tails;
   }
@@ -275,18 +272,12 @@ class Batch {
     uint32_t* sums;
   };
   Trims trim_unfilled() {
-    SLUICE_CHECK(!has_lengths_);
     lent_.trims = trim_.data();
     lent_.trimmed = trimmed_.data();
     return {trim_.data(), trimmed_.data()};
   }
   void fill() {
     if (unfilled_) fill_slow();
-  }
-  // Fills extents and time stamps alone, for who needs no frame: these stay as unfilled as they are. What was cut off
-  // and appended has been said before.
-  void fill_lengths() {
-    if (unfilled_ && !has_lengths_) fill_lengths_slow();
   }
 
   // Adds a packet that packet `i` of `from` caused: it has its time stamp and its order, and is its child where the
@@ -354,14 +345,12 @@ class Batch {
  private:
   uint8_t* reserve_slow(size_t need);
   void fill_slow();
-  void fill_lengths_slow();
   void use_arena(Buffer arena);
   void number();
   uint32_t capacity_ = 0;
   uint32_t limit_ = 0;
   uint32_t count_ = 0;
-  bool unfilled_ = false;     // frame_, extent_ and timestamp_ns_ are, and lent_ says what they are
-  bool has_lengths_ = false;  // of these frame_ alone
+  bool unfilled_ = false;  // frame_, extent_ and timestamp_ns_ are, and lent_ says what they are
   LentRows lent_;
   size_t used_ = 0;
   std::vector<uint8_t*> frame_;

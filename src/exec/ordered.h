@@ -63,12 +63,16 @@ class OrderedPass {
   // For batch number `sequence` of the run: 0, 1, 2, ...
   void begin(uint64_t sequence) { sequence_ = sequence; }
   // Runs the element over `packets` of the batch, which may be none, if its turn has come; once per batch. False: not
-  // yet.
-  bool pass(unsigned n, Batch& batch, const Selection& packets) {
+  // yet. `lengths`: the batch's columns are not filled, and these are what it looks at; else nullptr.
+  bool pass(unsigned n, Batch& batch, const Selection& packets, const Lengths* lengths) {
     OrderedNodes::Node& node = *nodes_->nodes_[n];
     if (node.turn.load(std::memory_order_acquire) != sequence_) return false;
     for (Selection& out : out_[n]) out.clear();
-    node.element->process(batch, packets, out_[n]);
+    if (lengths != nullptr) {
+      node.element->process_lengths(*lengths, batch, packets, out_[n]);
+    } else {
+      node.element->process(batch, packets, out_[n]);
+    }
     node.turn.store(sequence_ + 1, std::memory_order_release);
     return true;
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace sluice {
 namespace {
@@ -273,7 +274,8 @@ bool Worker::run_nodes(Walk& walk) {
       if (node.type == PlanNode::Type::kOrdered) {
         // Every batch comes here once, with packets or without.
         if (walk.round != 0 || walk.batch != walk.root) continue;
-        node.by_lengths ? walk.batch->fill_lengths() : walk.batch->fill();
+        const bool empty = std::all_of(inputs, inputs + node.inputs, [](const Selection& s) { return s.empty(); });
+        if (!node.by_lengths && !empty) walk.batch->fill();
         if (!run_ordered(node, inputs)) return false;
         continue;
       }
@@ -476,7 +478,11 @@ bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
     counters.packets += inputs[0].count();
     counters.bytes += batch.bytes(inputs[0]);
   }
-  if (!pass.pass(node.ordered, batch, inputs[0])) return false;
+  std::optional<Lengths> lengths;
+  const LentRows* const rows = batch.unfilled();
+  if (rows != nullptr && node.by_lengths)
+    lengths.emplace(*rows, walk_->share->has_behind ? walk_->share->behind.data() : nullptr);
+  if (!pass.pass(node.ordered, batch, inputs[0], lengths ? &*lengths : nullptr)) return false;
   walk_->arrived = false;
   Selection own = inputs[0];
   inputs[0].clear();

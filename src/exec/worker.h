@@ -58,6 +58,8 @@ struct JobShare {
   PacketFate* fates = nullptr;        // by row of the batch, for those that are dropped; nullptr: not recorded
   std::vector<FollowedRow> followed;  // rows of the batch, ascending
   OrderedPass* ordered = nullptr;     // of the batch, where the plan has nodes that take batches in order
+  std::vector<uint8_t> behind;        // of the batch, where a device says so: Lengths
+  bool has_behind = false;
   // Where the frames of the batch lie, if not in its own memory: packed lines, which nobody writes to. The batch's
   // arena takes what becomes of them.
   std::span<const std::byte> lent;
@@ -66,7 +68,7 @@ struct JobShare {
 
   void clear() {
     fates = nullptr;
-    given_up = false;
+    given_up = has_behind = false;
     annotated.clear();
     own_frames.clear();
     for (Sent& s : sent) {

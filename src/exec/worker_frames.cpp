@@ -190,9 +190,9 @@ bool Worker::put_unfilled(InFlight& a, const RecordShape& shape, SlabDriver::Ran
     range.heads_there = a.pool->stays->device();
     range.to_there = static_cast<std::byte*>(range.heads_there) + heads;
   }
-  // To wait for a copy costs the host a microsecond, which a small batch does not make good.
-  const bool crosses = rows.longest <= kFrameRegion || shape.sums != 0;
-  if (device_.copies_runs && !range.frames_there && crosses && bytes >= kRunBytes / 4) {
+  // Whole frames come faster by a copy; for which to wait costs the host a microsecond, so that a small batch reads its
+  // own over the bus, as blocks read what they have to parse.
+  if (shape.sums != 0 && device_.copies_runs && !range.frames_there && bytes >= kRunBytes / 4) {
     range.run = run_of(rows, count);
   }
   a.records = rows.records;
@@ -600,10 +600,13 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   }
   a.stays ? batch.edit_elsewhere() : batch.edit_unfilled(a.heads, a.slots.head, a.to - a.first);
   if (offload.shape.tails != 0) batch.append_unfilled(tails);
-  if (ordered) batch.fill_lengths();
   if (ordered && offload.shape.net_out != 0) {
+    JobShare& share = *walk_->share;
+    share.has_behind = true;
+    if (share.behind.size() < count) share.behind.resize(batch.capacity());
     const uint8_t* const nets = nets_of(offload.shape, results, count);
-    sent.for_each([&](uint32_t i) { restore_net(batch, i, nets[i]); });
+    for (uint32_t i = 0; i < count; ++i)
+      share.behind[i] = static_cast<uint8_t>(net_family(nets[i]) != 0 ? net_behind(nets[i]) : 0);
   }
   return true;
 }

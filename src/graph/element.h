@@ -16,6 +16,7 @@
 #include "batch/batch.h"
 #include "batch/byte_ranges.h"
 #include "batch/drop_reason.h"
+#include "batch/lengths.h"
 #include "batch/packet.h"
 #include "graph/arguments.h"
 #include "graph/click/source.h"
@@ -186,10 +187,17 @@ class Element {
     // Takes `packets` of a batch in the order of rows. Each is added to the selection of the output by which it leaves,
     // of `out` (one an output, all empty); one that is in none is dropped with the reason in its annotation.
     virtual void process(Batch& batch, const Selection& packets, std::span<Selection> out) = 0;
+    // The same where Element::by_lengths, and nobody has filled the batch's columns: of these it writes annotations of
+    // packets that it drops, and departures.
+    virtual void process_lengths(const Lengths& lengths, Batch& batch, const Selection& packets,
+                                 std::span<Selection> out) {
+      (void)lengths;
+      process(batch, packets, out);
+    }
   };
   virtual std::unique_ptr<Ordered> make_ordered() const { return nullptr; }
-  // Whether of a packet it reads its time stamp and extent alone, and where stage_traits says so the place of the
-  // network header and the family of the key, and changes none of these: so that it needs no frame.
+  // Whether of a packet it reads its time stamp and lengths alone, of which stage_traits says whether the network
+  // header's is one (kFieldL3), and changes none of these: so that it needs no column of the batch (process_lengths).
   virtual bool by_lengths() const { return false; }
   // Whether packets may leave later than they come (Batch::departure_ns); how many wait at a time at most, else 0.
   virtual uint32_t delays() const { return 0; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -36,6 +37,11 @@ class PolicerBank {
     const Color before = paint == 0 ? Color::kGreen : paint == 1 ? Color::kYellow : Color::kRed;
     return sluice::police(config_, *last_, now_ns, bytes, before);
   }
+  // The same for PoliceBy::kAll without colors that packets come with.
+  Color police_all(uint64_t now_ns, uint32_t bytes) {
+    if (last_ == nullptr) last_ = &buckets_.try_emplace(0, PolicerState::full(config_, now_ns)).first->second;
+    return sluice::police(config_, *last_, now_ns, bytes);
+  }
   // Tokens of another bank, as far as these buckets go.
   void take(const PolicerBank& from, uint64_t now_ns) {
     if (by_ != from.by_) return;
@@ -63,6 +69,24 @@ unsigned output_of(Color color, unsigned outputs) {
 class OrderedPolice final : public Element::Ordered {
  public:
   OrderedPolice(const PolicerConfig& config, PoliceBy by) : bank_(config, by) {}
+  void process_lengths(const Lengths& lengths, Batch& batch, const Selection& packets,
+                       std::span<Selection> out) override {
+    const auto outputs = static_cast<unsigned>(out.size());
+    for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
+      uint64_t leave[3] = {};
+      for (uint64_t left = packets.word(w); left != 0; left &= left - 1) {
+        const auto bit = static_cast<uint32_t>(std::countr_zero(left));
+        const uint32_t i = w * 64 + bit;
+        const Color color = bank_.police_all(clock_.at(lengths.timestamp_ns(i)), lengths.packet(i));
+        leave[static_cast<unsigned>(color)] |= uint64_t{1} << bit;
+        if (color == Color::kRed) batch.annotation(i).reason = DropReason::kPoliced;
+      }
+      for (unsigned color = 0; color < 3; ++color) {
+        const unsigned output = output_of(static_cast<Color>(color), outputs);
+        if (output < outputs) out[output].or_word(w, leave[color]);
+      }
+    }
+  }
   void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
     packets.for_each([&](uint32_t i) {
       const uint64_t now = clock_.at(batch.timestamp_ns(i));

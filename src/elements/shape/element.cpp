@@ -19,13 +19,26 @@ class OrderedShape final : public Element::Ordered {
       : rate_bps_(rate_bps), burst_bytes_(burst_bytes), horizon_ns_(horizon_ns), waiting_(capacity) {}
 
   void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
+    shape(
+        batch, packets, out, [&](uint32_t i) { return batch.timestamp_ns(i); },
+        [&](uint32_t i) { return batch.extent(i).wire_end - static_cast<uint32_t>(batch.extent(i).data); });
+  }
+  void process_lengths(const Lengths& lengths, Batch& batch, const Selection& packets,
+                       std::span<Selection> out) override {
+    shape(
+        batch, packets, out, [&](uint32_t i) { return lengths.timestamp_ns(i); },
+        [&](uint32_t i) { return lengths.frame(i); });
+  }
+
+ private:
+  template <typename Time, typename Length>
+  void shape(Batch& batch, const Selection& packets, std::span<Selection> out, Time&& time, Length&& length) {
     if (rate_bps_ == 0) {
       out[0] = packets;  // nobody waits
       return;
     }
     packets.for_each([&](uint32_t i) {
-      const uint64_t now = clock_.at(batch.timestamp_ns(i));
-      const Extent& extent = batch.extent(i);
+      const uint64_t now = clock_.at(time(i));
       if (!started_) {
         // Its time begins with the first packet: a schedule lasts for years, but not from 1970 on.
         started_ = true;
@@ -34,8 +47,7 @@ class OrderedShape final : public Element::Ordered {
       // Departures do not go down, so those that wait are the last ones: there is room unless the one `capacity` before
       // this one is still there.
       uint64_t& oldest = waiting_[next_];
-      const uint64_t at = oldest > now ? DepartureRate::kNever
-                                       : stamp(rate_, word_, now, extent.wire_end - static_cast<uint32_t>(extent.data));
+      const uint64_t at = oldest > now ? DepartureRate::kNever : stamp(rate_, word_, now, length(i));
       if (at == DepartureRate::kNever) {
         batch.annotation(i).reason = DropReason::kShaperFull;
         return;
@@ -47,7 +59,6 @@ class OrderedShape final : public Element::Ordered {
     });
   }
 
- private:
   uint64_t rate_bps_;
   uint32_t burst_bytes_;
   uint64_t horizon_ns_;

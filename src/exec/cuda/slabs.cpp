@@ -330,10 +330,7 @@ class CudaSlabs final : public SlabDriver {
     return frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
   }
   Result<void> post(Slab& s, uint32_t count, const Range& pool) {
-    // Blocks that stay read first lines over the bus as fast as it carries what they store there at the same time;
-    // whole frames come faster by a copy.
-    Result<CudaShared::RunPlace> run = CudaShared::RunPlace();
-    if (shape_.record.sums != 0) run = take_run(s, pool, nullptr);
+    auto run = take_run(s, pool, nullptr);
     if (!run) return std::move(run).error();
     LaunchArguments a = arguments_of(s, count, pool, *run);
     says_serial(s, a);
