@@ -307,12 +307,14 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
   }
   if (one_list && lists > 1) return not_so("a result brings one rule back, and there are more access lists");
   const Program& program = plan.programs[node.program];
+  std::string ordered;  // who needs no frame
   for (size_t x = 0; x < node.exits.size(); ++x) {
     if (!node.connects(x)) continue;
     const PlanNode& target = plan.nodes[node.exits[x].node];
     const std::string& name = router.elements[target.elements[0]]->name;
     if (x < 64 && orders_frames(plan, node, x, o.writes)) {
       o.ordered_exits |= uint64_t{1} << x;
+      ordered += fmt::format(" or to {}, which looks at lengths alone,", name);
       const StageTraits last = traits(node.elements.size() - 1);
       const bool strips =
           node.elements.size() > 1 && (last.writes & kFieldExtent) != 0 && (last.writes & kPushes) != kPushes;
@@ -334,8 +336,8 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
                                : "whole frames are sent";
   o.stays = fmt::format(
       "frames of over {} bytes go by their first {}, but stay on the host where IPv6 extension headers follow; packets "
-      "that go on elsewhere than to a sink are done again on the host",
-      kRecordRegion, kRecordRegion);
+      "that go on elsewhere than to a sink{} are done again on the host",
+      kRecordRegion, kRecordRegion, ordered);
   return o;
 }
 
