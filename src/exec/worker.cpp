@@ -274,8 +274,8 @@ bool Worker::run_nodes(Walk& walk) {
       if (node.type == PlanNode::Type::kOrdered) {
         // Every batch comes here once, with packets or without.
         if (walk.round != 0 || walk.batch != walk.root) continue;
-        const bool empty = std::all_of(inputs, inputs + node.inputs, [](const Selection& s) { return s.empty(); });
-        if (!node.by_lengths && !empty) walk.batch->fill();
+        const auto some = [](const Selection& packets) { return !packets.empty(); };
+        if (!node.by_lengths && std::any_of(inputs, inputs + node.inputs, some)) walk.batch->fill();
         if (!run_ordered(node, inputs)) return false;
         continue;
       }

@@ -468,7 +468,7 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   const bool detail = offload.shape.key_out != 0;
   static_assert(FrameBlock::kRecords == 64);
   // Nobody writes a half of the last block that has no records: it is as some flight before has left it. So are the
-  // words of usual packets in halves where nothing was lost.
+  // words of usual packets in halves that have all lost the same.
   const auto rows_of = [&](uint32_t w) { return ~uint64_t{0} >> (64 - std::min(count - w * 64, 64u)); };
   const auto sent_of = [&](uint32_t w) {
     return rows_of(w) & (uint64_t{results.blocks[w].usual[0]} | uint64_t{results.blocks[w].usual[1]} << 32);
@@ -540,9 +540,10 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
       const uint32_t first = w * 64 + half * 32;
       const auto its = static_cast<uint32_t>(usual >> half * 32);
       FrameTrim* const to = trims.rows + first;
-      if (!loses(w, half) || (block.bytes[half] & FrameBlock::kTrimmed) == 0) {
+      const bool lost = loses(w, half);
+      if (!lost || (block.bytes[half] & FrameBlock::kTrimmed) == 0) {
         // Nobody looks at those of others.
-        const FrameTrim all = loses(w, half) ? block.trim[half] : FrameTrim{};
+        const FrameTrim all = lost ? block.trim[half] : FrameTrim{};
         std::fill_n(to, 32, all);
         const auto packets = static_cast<uint32_t>(std::popcount(its));
         sum += packets * all.bytes();
@@ -629,7 +630,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   const bool detail = offload.shape.key_out != 0;
   static_assert(kTailBytes == kLentTail);
   const uint32_t* const tails = offload.shape.tails != 0 ? tails_of(offload.shape, results, flight.count) : nullptr;
-  const uint8_t* const nets = nets_of(offload.shape, results, flight.count);
+  const uint8_t* const nets = offload.shape.net_out != 0 ? nets_of(offload.shape, results, flight.count) : nullptr;
   const uint64_t usual = usual_stages(offload.end);
   const auto word_of = [&](uint32_t i) {
     const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
@@ -722,7 +723,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       continue;
     }
     place(i, row, record, word);
-    if (ordered && offload.shape.net_out != 0) restore_net(*walk_->batch, row, nets[i]);
+    if (ordered && nets != nullptr) restore_net(*walk_->batch, row, nets[i]);
     // An output for what is refused leads to a sink that may say why.
     const bool refused = r.steps.reason != DropReason::kNone;
     if (refused) view.annotation[row].reason = r.steps.reason;
