@@ -105,12 +105,21 @@ endif()
 
 add_library(sluice_options INTERFACE)
 target_include_directories(sluice_options INTERFACE "${CMAKE_SOURCE_DIR}/src")
+# The oldest processor that a build is for; what newer ones have is asked for where it is used (base/intrinsics.h).
+set(sluice_machine "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(sluice_machine -march=x86-64-v2)
+endif()
 set(sluice_cxx_options -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers
-  -march=x86-64-v2 -mtune=generic -fno-omit-frame-pointer)
+  ${sluice_machine} -mtune=generic -fno-omit-frame-pointer)
 target_compile_options(sluice_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${sluice_cxx_options}>")
 if(SLUICE_HAVE_CUDA)
+  list(JOIN sluice_machine "," sluice_host_flags)
+  if(sluice_host_flags)
+    string(APPEND sluice_host_flags ",")
+  endif()
   target_compile_options(sluice_options INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-march=x86-64-v2,-fno-omit-frame-pointer>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,${sluice_host_flags}-fno-omit-frame-pointer>")
 endif()
 # For builds whose kernels are never run: half the time of nvcc.
 option(SLUICE_QUICK_KERNELS "Compile CUDA kernels with few optimisations" OFF)
@@ -166,7 +175,13 @@ if(SLUICE_SANITIZE MATCHES "fuzzer-no-link")
 endif()
 
 find_program(MOLD mold)
-if(MOLD)
+if(MOLD AND CMAKE_CROSSCOMPILING)
+  # A cross compiler looks for linkers under its own names; in this folder mold is `ld`.
+  find_path(MOLD_FOLDER ld PATHS /usr/libexec/mold NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
+  if(MOLD_FOLDER)
+    add_link_options(-B${MOLD_FOLDER})
+  endif()
+elseif(MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 find_program(CCACHE ccache)

@@ -10,12 +10,12 @@ add_custom_command(TARGET sluice POST_BUILD
 # The program of the benchmarks knows every command's options.
 add_custom_command(TARGET sluice-bench POST_BUILD
   COMMAND ${CMAKE_COMMAND} -E make_directory "${share}"
-  COMMAND $<TARGET_FILE:sluice-bench> reference man > "${share}/sluice.1"
+  COMMAND sluice-bench reference man > "${share}/sluice.1"
   COMMAND gzip -9nf "${share}/sluice.1"
   COMMAND gzip -9nc "${CMAKE_SOURCE_DIR}/packaging/changelog" > "${share}/changelog.gz"
-  COMMAND $<TARGET_FILE:sluice-bench> reference bash > "${share}/sluice.bash"
-  COMMAND $<TARGET_FILE:sluice-bench> reference zsh > "${share}/_sluice"
-  COMMAND $<TARGET_FILE:sluice-bench> reference fish > "${share}/sluice.fish"
+  COMMAND sluice-bench reference bash > "${share}/sluice.bash"
+  COMMAND sluice-bench reference zsh > "${share}/_sluice"
+  COMMAND sluice-bench reference fish > "${share}/sluice.fish"
   COMMAND ${CMAKE_COMMAND} -E echo ".so man1/sluice.1" > "${share}/sluice-bench.1"
   COMMAND gzip -9nf "${share}/sluice-bench.1"
   WORKING_DIRECTORY $<TARGET_FILE_DIR:sluice-bench>)

@@ -60,12 +60,27 @@ bool is_file_name(const std::string& path) {
   return !path.empty() && path != "-";
 }
 
+#if defined(__x86_64__)
+constexpr uint32_t kMachine = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr uint32_t kMachine = AUDIT_ARCH_AARCH64;
+#else
+#error "confine.cpp: which calls has this machine?"
+#endif
+
 // Calls that no command makes. What is missing in older headers is left out: the kernel beneath may not have it either.
 constexpr uint32_t kRefused[] = {
     SYS_execve,
     SYS_execveat,
+#if defined(SYS_fork)  // calls that only older machines have
     SYS_fork,
     SYS_vfork,
+    SYS_mknod,
+#endif
+#if defined(SYS_iopl)
+    SYS_iopl,
+    SYS_ioperm,
+#endif
     SYS_ptrace,
     SYS_process_vm_readv,
     SYS_process_vm_writev,
@@ -108,10 +123,7 @@ constexpr uint32_t kRefused[] = {
     SYS_clock_adjtime,
     SYS_acct,
     SYS_quotactl,
-    SYS_iopl,
-    SYS_ioperm,
     SYS_personality,
-    SYS_mknod,
     SYS_mknodat,
     SYS_setuid,
     SYS_setgid,
@@ -143,10 +155,10 @@ std::vector<sock_filter> refusing_filter(bool live_ports) {
   // Skips the next `n` where the loaded word is not `value`.
   const auto unless = [&](uint32_t value, uint8_t n) { f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, n)); };
   load(offsetof(seccomp_data, arch));
-  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kMachine, 1, 0));
   give(SECCOMP_RET_KILL_PROCESS);
   load(offsetof(seccomp_data, nr));
-  // The calls of x32.
+  // The calls of x32; other machines have none so high.
   f.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000u, 0, 1));
   give(kDeny);
   for (const uint32_t call : kRefused) {

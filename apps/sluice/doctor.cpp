@@ -36,7 +36,10 @@ std::vector<Finding> examine(const Machine& m) {
   ok("cpu", fmt::format("{}, {} cores{}", m.cpu, m.cores, m.hypervisor ? ", virtual machine" : ""));
   const bool avx512 = std::find(m.simd.begin(), m.simd.end(), "avx512bw") != m.simd.end();
   const bool avx2 = std::find(m.simd.begin(), m.simd.end(), "avx2") != m.simd.end();
-  if (avx512) {
+  const bool neon = std::find(m.simd.begin(), m.simd.end(), "neon") != m.simd.end();
+  if (neon) {
+    info("simd", fmt::format("{}; as compilers make use of it", fmt::join(m.simd, " ")));
+  } else if (avx512) {
     ok("simd", fmt::format("{}", fmt::join(m.simd, " ")));
   } else {
     info("simd", fmt::format("{}; {} paths are used", fmt::join(m.simd, " "), avx2 ? "AVX2 or scalar" : "scalar"));
@@ -103,8 +106,9 @@ std::vector<Finding> examine(const Machine& m) {
         continue;
       }
       const DeviceInfo& d = (*device)->info();
-      names += fmt::format("{}cuda:{} {} ({} GiB, {} multiprocessors)", names.empty() ? "" : "; ", i, d.name,
-                           d.memory_bytes >> 30, d.multiprocessors);
+      names +=
+          fmt::format("{}cuda:{} {} ({} GiB, {} multiprocessors{})", names.empty() ? "" : "; ", i, d.name,
+                      d.memory_bytes >> 30, d.multiprocessors, d.coherent ? ", coherent: no memory is pinned" : "");
     }
     if (!names.empty()) ok("cuda", names);
   }

@@ -4,6 +4,9 @@
 #include <dirent.h>
 #include <pcap/pcap.h>
 #include <sched.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -59,6 +62,32 @@ uint64_t leading_number(const std::string& text) {
   return value;
 }
 
+std::vector<std::string> vector_sets() {
+  std::vector<std::string> sets;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("sse4.2")) sets.push_back("sse4.2");
+  if (__builtin_cpu_supports("avx2")) sets.push_back("avx2");
+  if (__builtin_cpu_supports("avx512f")) sets.push_back("avx512f");
+  if (__builtin_cpu_supports("avx512bw")) sets.push_back("avx512bw");
+  if (__builtin_cpu_supports("avx512vl")) sets.push_back("avx512vl");
+  if (__builtin_cpu_supports("avx512vbmi")) sets.push_back("avx512vbmi");
+#elif defined(__aarch64__)
+  const unsigned long has = getauxval(AT_HWCAP), also = getauxval(AT_HWCAP2);
+  if ((has & HWCAP_ASIMD) != 0) sets.push_back("neon");
+  if ((has & HWCAP_CRC32) != 0) sets.push_back("crc32");
+  if ((has & HWCAP_SVE) != 0) sets.push_back("sve");
+  if ((also & HWCAP2_SVE2) != 0) sets.push_back("sve2");
+#endif
+  return sets;
+}
+
+// Arm's processors have no name there, but numbers: "implementer 0x41, part 0xd4f".
+std::string cpu_numbers() {
+  const std::string by = first_value("/proc/cpuinfo", "CPU implementer", ':');
+  const std::string part = first_value("/proc/cpuinfo", "CPU part", ':');
+  return by.empty() || part.empty() ? std::string() : ", implementer " + by + ", part " + part;
+}
+
 }  // namespace
 
 std::string sluice_version() {
@@ -74,7 +103,7 @@ Machine describe_machine() {
   utsname name{};
   if (uname(&name) == 0) {
     m.kernel = name.release;
-    if (m.cpu.empty()) m.cpu = name.machine;
+    if (m.cpu.empty()) m.cpu = name.machine + cpu_numbers();
   }
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -93,12 +122,7 @@ Machine describe_machine() {
                std::to_string(__GNUC_PATCHLEVEL__);
 #endif
   m.build_type = SLUICE_BUILD_TYPE;
-  if (__builtin_cpu_supports("sse4.2")) m.simd.push_back("sse4.2");
-  if (__builtin_cpu_supports("avx2")) m.simd.push_back("avx2");
-  if (__builtin_cpu_supports("avx512f")) m.simd.push_back("avx512f");
-  if (__builtin_cpu_supports("avx512bw")) m.simd.push_back("avx512bw");
-  if (__builtin_cpu_supports("avx512vl")) m.simd.push_back("avx512vl");
-  if (__builtin_cpu_supports("avx512vbmi")) m.simd.push_back("avx512vbmi");
+  m.simd = vector_sets();
   const std::string thp = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   const size_t open = thp.find('['), close = thp.find(']');
   if (open != std::string::npos && close != std::string::npos && close > open)

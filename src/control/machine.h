@@ -20,9 +20,10 @@ struct Machine {
   std::string kernel;
   std::string compiler;
   std::string build_type;
-  std::vector<std::string> simd;  // of sse4.2, avx2, avx512f, avx512bw, avx512vl, avx512vbmi
-  std::string thp;                // "always", "madvise", "never", or empty: unknown
-  uint64_t hugepages_total = 0;   // reserved, of 2 MiB or what the kernel's default is
+  std::vector<std::string>
+      simd;         // of sse4.2, avx2, avx512f, avx512bw, avx512vl, avx512vbmi; of neon, crc32, sve, sve2 on Arm
+  std::string thp;  // "always", "madvise", "never", or empty: unknown
+  uint64_t hugepages_total = 0;  // reserved, of 2 MiB or what the kernel's default is
   uint64_t hugepages_free = 0;
   std::string libpcap;
   std::vector<std::string> gpus;  // by /dev/nvidia* and /proc/driver/nvidia

@@ -369,6 +369,7 @@ Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCach
     }
     case PortSpec::Type::kPattern:
       return std::unique_ptr<BatchSource>(std::make_unique<PatternSource>(spec));
+    case PortSpec::Type::kDevice:
     case PortSpec::Type::kNull:
       break;
   }
@@ -401,6 +402,7 @@ Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec, LinkType lin
       return open_capture_sink(spec, link);
     case PortSpec::Type::kMemory:
       return std::unique_ptr<PacketSink>(std::make_unique<MemorySink>());
+    case PortSpec::Type::kDevice:  // a live port, opened by others
     case PortSpec::Type::kPattern:
     case PortSpec::Type::kNull:
       break;

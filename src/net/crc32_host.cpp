@@ -5,6 +5,9 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
 #endif
 
 namespace sluice {
@@ -274,11 +277,34 @@ uint32_t by_vpclmul(Crc32Mode mode, uint32_t crc, const uint8_t* data, size_t by
 #pragma GCC diagnostic pop
 #endif
 
+#if defined(__aarch64__)
+
+// Arm's instructions for this polynomial take the register and the bytes with the least significant bit first: for the
+// other form all bits are turned round. What they do: Arm Architecture Reference Manual for A-profile, CRC32X.
+template <bool kR>
+[[gnu::target("+crc")]] uint32_t by_words(uint32_t crc, const uint8_t* data, size_t bytes) {
+  if (!kR) crc = __rbit(crc);
+  for (; bytes >= 8; data += 8, bytes -= 8) {
+    uint64_t word;
+    std::memcpy(&word, data, 8);
+    crc = __crc32d(crc, kR ? word : __rbitll(__revll(word)));
+  }
+  for (; bytes > 0; ++data, --bytes) crc = __crc32b(crc, kR ? *data : static_cast<uint8_t>(__rbit(*data) >> 24));
+  return kR ? crc : __rbit(crc);
+}
+uint32_t by_crc32(Crc32Mode mode, uint32_t crc, const uint8_t* data, size_t bytes) {
+  return mode == Crc32Mode::kFcs ? by_words<true>(crc, data, bytes) : by_words<false>(crc, data, bytes);
+}
+
+#endif
+
 constexpr Crc32KernelName kKernels[] = {
     {"table", &by_table},
 #if defined(__x86_64__)
     {"pclmul", &by_pclmul},
     {"vpclmul", &by_vpclmul},
+#elif defined(__aarch64__)
+    {"crc32", &by_crc32},
 #endif
 };
 
@@ -289,6 +315,8 @@ size_t runnable() {
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("bmi2");
   return wide ? 3 : 2;
+#elif defined(__aarch64__)
+  return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? 2 : 1;
 #else
   return 1;
 #endif

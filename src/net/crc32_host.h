@@ -1,5 +1,6 @@
 // host only
-// CRC-32 on the host as fast as the processor allows: carry-less multiplication where it is there.
+// CRC-32 on the host as fast as the processor allows: carry-less multiplication where it is there, Arm's own
+// instruction.
 //
 // A block of 16 bytes that has d bits behind it counts for block * x^d. So the sum over a frame is one product of a
 // block and x^d mod P each, all of them independent: constants by distance, no chain from block to block, and no
@@ -22,7 +23,7 @@ namespace sluice {
 using Crc32Kernel = uint32_t (*)(Crc32Mode mode, uint32_t crc, const uint8_t* data, size_t bytes);
 
 struct Crc32KernelName {
-  const char* name;  // "table", "pclmul", "vpclmul"
+  const char* name;  // "table", "pclmul", "vpclmul"; on Arm "table", "crc32"
   Crc32Kernel kernel;
 };
 

@@ -390,6 +390,7 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
   info.memory_bytes = properties.totalGlobalMem;
   info.multiprocessors = shared->processors;
   info.shared_bytes = properties.sharedMemPerBlockOptin;
+  info.coherent = shared->memory->coherent();
   char bus_id[32] = {};
   std::unique_ptr<Nvml> nvml;
   if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, device) == cudaSuccess) nvml = Nvml::open(bus_id);

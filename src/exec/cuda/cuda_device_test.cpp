@@ -488,6 +488,16 @@ TEST_P(CudaDeviceTest, TheLastRingIsRefusedAndLeavesRoom) {
   }
 }
 
+TEST_P(CudaDeviceTest, CoherentMemoryIsUsedWhereItLies) {
+  if (!device_->info().coherent) GTEST_SKIP() << "this device reaches pinned memory alone";
+  // Memory of no allocator of ours, and ranges that overlap: pinned, the second would be refused.
+  std::vector<std::byte> plain(size_t{1} << 16);
+  EXPECT_EQ(must(device_->pin(plain.data(), plain.size())), plain.data());
+  EXPECT_EQ(must(device_->pin(plain.data() + 100, plain.size() - 100)), plain.data() + 100);
+  device_->unpin(plain.data() + 100);
+  device_->unpin(plain.data());
+}
+
 TEST_P(CudaDeviceTest, TwoDevicesReachOnePinnedRange) {
   if (!is_cuda()) GTEST_SKIP() << "of the CUDA allocator";
   // The same GPU twice where there is one: what is pinned is pinned for the driver.

@@ -61,6 +61,7 @@ struct DeviceInfo {
   size_t memory_bytes = 0;
   unsigned multiprocessors = 0;
   size_t shared_bytes = 0;  // of shared memory that a block of threads can have
+  bool coherent = false;    // it reads and writes all of the host's memory as the host does: nothing is pinned
 };
 
 // Device utilisation and power, where the device can say. Negative: unknown.

@@ -675,6 +675,7 @@ EmuDevice::EmuDevice(unsigned ordinal, uint32_t servers, size_t shared_bytes)
   info_.ordinal = ordinal;
   info_.multiprocessors = servers;
   info_.shared_bytes = shared_bytes;
+  info_.coherent = true;
 }
 EmuDevice::~EmuDevice() = default;
 

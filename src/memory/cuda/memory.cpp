@@ -71,6 +71,10 @@ Result<std::shared_ptr<CudaMemory>> CudaMemory::open(int ordinal, size_t reserve
     return cuda_error(e, fmt::format("start device {}", ordinal));
   }
   std::shared_ptr<CudaMemory> memory(new CudaMemory(ordinal));
+  int host_tables = 0;
+  if (cudaDeviceGetAttribute(&host_tables, cudaDevAttrPageableMemoryAccessUsesHostPageTables, ordinal) == cudaSuccess)
+    memory->coherent_ = host_tables != 0;
+  (void)cudaGetLastError();
   if (const cudaError_t e = cudaStreamCreateWithFlags(&memory->stream_, cudaStreamNonBlocking); e != cudaSuccess) {
     return cuda_error(e, "create the copy stream");
   }
@@ -260,6 +264,7 @@ void CudaMemory::free_pinned(void* address) {
 }
 
 Result<void*> CudaMemory::pin(void* host, size_t bytes) {
+  if (coherent_) return host;
   use();
   const std::lock_guard lock(mutex_);
   // Some pin the same memory, each for itself: the last one unpins it.

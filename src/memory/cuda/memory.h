@@ -56,8 +56,10 @@ class CudaMemory {
     std::byte* device;
   };
   Result<Window> allocate_window(size_t bytes);
-  // Pins host memory that exists, until as many `unpin`; returns its address for the device. Errors: a part of it is
-  // pinned, or more.
+  // Whether the device goes by the host's own page tables (Grace: NVLink-C2C), so that all host memory is its as well.
+  bool coherent() const { return coherent_; }
+  // Pins host memory that exists, until as many `unpin`; returns its address for the device. Where memory is coherent
+  // that is the host's, and nothing is pinned. Errors: a part of it is pinned, or more.
   Result<void*> pin(void* host, size_t bytes);
   void unpin(void* host);
 
@@ -101,6 +103,7 @@ class CudaMemory {
   static constexpr size_t kWindowBytes = size_t{64} << 20;
 
   const int ordinal_;
+  bool coherent_ = false;
   std::atomic<uint32_t> resident_{0};
   std::atomic<bool> abandoned_{false};
   std::mutex mutex_;  // of all below

@@ -298,8 +298,8 @@ const bool kHasAvx512 = __builtin_cpu_supports("avx512f") != 0;
 #endif
 
 template <typename Entry>
-inline void lookup_with(LpmIsa isa, const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n,
-                        uint32_t limit) {
+inline void lookup_with([[maybe_unused]] LpmIsa isa, const Entry* slots, const uint32_t* addresses, uint32_t* next_hops,
+                        size_t n, uint32_t limit) {
 #if defined(__x86_64__)
   if (isa == LpmIsa::kAvx512 && kHasAvx512) return Avx512::lookup(slots, addresses, next_hops, n, limit);
   if (isa == LpmIsa::kAvx2 && kHasAvx2) return Avx2::lookup(slots, addresses, next_hops, n, limit);

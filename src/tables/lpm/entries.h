@@ -37,9 +37,9 @@ template <typename Entry>
 void fill_entries(Entry* first, size_t n, Entry value) {
   using Line = typename LineOf<Entry>::Type;
   const Line line = value - Line{};  // in every place
-  size_t i = 0;
-  for (; i + LineOf<Entry>::kEntries <= n; i += LineOf<Entry>::kEntries) std::memcpy(first + i, &line, sizeof line);
-  for (; i < n; ++i) first[i] = value;
+  const size_t lines = n / LineOf<Entry>::kEntries, rest = n % LineOf<Entry>::kEntries;
+  for (size_t k = 0; k < lines; ++k, first += LineOf<Entry>::kEntries) std::memcpy(first, &line, sizeof line);
+  for (size_t k = 0; k < rest; ++k) first[k] = value;
 }
 
 }  // namespace sluice

@@ -322,8 +322,8 @@ struct PlanBBulk {
 #endif
 
   template <typename Leaf>
-  static void run(LpmIsa isa, const PlanBView& v, const Leaf* leaves, const uint64_t* hi, const uint64_t* lo,
-                  uint32_t* next_hops, size_t n) {
+  static void run([[maybe_unused]] LpmIsa isa, const PlanBView& v, const Leaf* leaves, const uint64_t* hi,
+                  const uint64_t* lo, uint32_t* next_hops, size_t n) {
     auto whole = run_scalar<Leaf>;
 #if defined(__x86_64__)
     if (isa == LpmIsa::kAvx512 && kHasAvx512) {

@@ -431,7 +431,7 @@ __attribute__((target("avx512f,avx512vpopcntdq"))) void lookup_avx512(const Popt
 #endif
 
 template <typename Keys>
-void lookup_with(LpmIsa isa, const PoptrieArrays& t, const Keys& keys, uint32_t* next_hops, size_t n) {
+void lookup_with([[maybe_unused]] LpmIsa isa, const PoptrieArrays& t, const Keys& keys, uint32_t* next_hops, size_t n) {
 #if defined(__x86_64__)
   // AVX2 has no vector popcount; the scalar code runs in its place.
   static const bool has_avx512 =

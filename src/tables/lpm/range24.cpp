@@ -545,8 +545,8 @@ struct Range24Bulk {
   }
 
   template <typename Leaf>
-  static void run(LpmIsa isa, const Range24View& v, const Leaf* leaves, const uint64_t* hi, const uint64_t* lo,
-                  uint32_t* next_hops, size_t n) {
+  static void run([[maybe_unused]] LpmIsa isa, const Range24View& v, const Leaf* leaves, const uint64_t* hi,
+                  const uint64_t* lo, uint32_t* next_hops, size_t n) {
 #if defined(__x86_64__)
     if (isa == LpmIsa::kAvx512 && kHasAvx512 && v.third_ != 0) {
       return in_groups<kGroup>(hi, lo, next_hops, n,
