@@ -25,6 +25,8 @@ inline uint64_t wall_ns() {
 inline void cpu_pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #endif
 }
 
