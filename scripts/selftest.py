@@ -29,6 +29,7 @@ import new_from_example
 import result_schema
 import rounds
 import store_result
+import sysroot
 import wheels
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
@@ -723,6 +724,63 @@ class Sum(unittest.TestCase):
     def test_an_empty_run_fails(self):
         rc, lines = self.run_sum(None, "ok")
         self.assertEqual((rc, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))
+
+
+@unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb here")
+class Sysroot(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def package(self, name, **files):
+        """A Debian package that has these files; a text that begins with -> is where a link points."""
+        tree = self.folder / name
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text(f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: n <n@example.org>\nDescription: d\n")
+        for path, text in files.items():
+            at = tree / path
+            at.parent.mkdir(parents=True, exist_ok=True)
+            if text.startswith("->"):
+                at.symlink_to(text[2:])
+            else:
+                at.write_text(text)
+        archive = self.folder / f"{name}_1_all.deb"
+        subprocess.run(["dpkg-deb", "--build", "--root-owner-group", str(tree), str(archive)], check=True, stdout=subprocess.DEVNULL)
+        return archive
+
+    def test_is_merged_and_its_links_stay_inside(self):
+        archives = [self.package("libz1", **{"lib/x/libz.so.1": "of z", "usr/share/doc/libz1/copyright": "c"}),
+                    self.package("libz-dev", **{"usr/lib/x/libz.so": "->/lib/x/libz.so.1"}),
+                    self.package("sed", **{"bin/sed": "a tool"})]
+        root = self.folder / "root"
+        sysroot.lay(archives, root)
+        self.assertEqual((root / "usr/lib/x/libz.so").read_text(), "of z")
+        self.assertEqual((root / "usr/lib/x/libz.so").resolve(), (root / "usr/lib/x/libz.so.1").resolve())
+        self.assertTrue((root / "lib").is_symlink())
+        self.assertFalse((root / "bin").exists())
+        self.assertFalse((root / "usr/share/doc").exists())
+
+    def test_a_failure_leaves_nothing_and_keeps_what_was_there(self):
+        folder = self.folder / "there"
+        folder.mkdir()
+        (folder / "packages.txt").write_text("another list")
+        with unittest.mock.patch.object(sysroot, "fetch", side_effect=OSError("no archive")), \
+                unittest.mock.patch.object(sys, "argv", ["sysroot.py", str(folder)]):
+            with self.assertRaises(OSError):
+                sysroot.main()
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["there"])
+        self.assertEqual((folder / "packages.txt").read_text(), "another list")
+
+    def test_what_is_there_is_not_fetched_again(self):
+        archive = self.package("libz1", **{"usr/lib/libz.so.1": "z"})
+        folder = self.folder / "new"
+        with unittest.mock.patch.object(sysroot, "fetch", return_value=[archive]) as fetch, \
+                contextlib.redirect_stdout(None), \
+                unittest.mock.patch.object(sys, "argv", ["sysroot.py", str(folder)]):
+            sysroot.main()
+            sysroot.main()
+        self.assertEqual(fetch.call_count, 1)
+        self.assertEqual((folder / "usr/lib/libz.so.1").read_text(), "z")
 
 
 class Layers(unittest.TestCase):

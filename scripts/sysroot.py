@@ -85,13 +85,15 @@ def main():
         if folder.exists():
             shutil.rmtree(folder)
         root.rename(folder)
-    print(f"sysroot: {arguments.arch} in {arguments.folder}")
+    print(f"sysroot: {arguments.arch} in {arguments.folder}", flush=True)
     return 0
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"sysroot: {error}", file=sys.stderr)
         sys.exit(1)
