@@ -5,8 +5,8 @@
 
 namespace sluice {
 
-// Nothing on a device. On x86 and Arm this is an asm statement, because GCC takes a function that only calls __builtin_prefetch
-// for pure and drops calls to it (seen with GCC 12: a whole prefetch pass became `ret`).
+// Nothing on a device. On x86 and Arm this is an asm statement, because GCC takes a function that only calls
+// __builtin_prefetch for pure and drops calls to it (seen with GCC 12: a whole prefetch pass became `ret`).
 SLUICE_HD void prefetch_read([[maybe_unused]] const void* address) {
 #if defined(__CUDA_ARCH__)
 #elif defined(__x86_64__)
