@@ -20,6 +20,10 @@ constexpr size_t kMostLimiters = 255;  // a packet says in a byte which is its o
 
 }  // namespace
 
+Egress::Ports::Ports() : of(static_cast<PortCounters*>(std::calloc(kPorts, sizeof(PortCounters)))) {
+  if (of == nullptr) throw std::bad_alloc();
+}
+
 void add_port_error(const Router& router, unsigned e, const Error& error, Error& errors) {
   errors.system = error.system && (errors.system || errors.diagnostics.empty());
   Diagnostic d = router.elements[e]->diagnostic(error.message);
@@ -40,11 +44,10 @@ Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options
       plan_(&plan),
       options_(options),
       live_ports_(live_ports),
-      ports_(static_cast<PortCounters*>(std::calloc(kPorts, sizeof(PortCounters)))),
       // Several sources take turns by batches: their size is no free choice then.
       sizer_(plan.sources.size() == 1 && !options.priorities ? options.latency_target_ns : 0, options.batch,
              std::max(options.least_batch, BatchSizer::kSmallest)) {
-  if (ports_ == nullptr) throw std::bad_alloc();
+  for (unsigned w = 0; options.workers > 1 && w < options.workers; ++w) counted_.push_back(std::make_unique<Counted>());
   stats_.elements.resize(router.elements.size());
   say_limit();
   classes_.resize(options.priorities ? kMaxQosClasses : 1);
@@ -117,6 +120,7 @@ void Egress::add_output(std::unique_ptr<Output> output, unsigned element, uint64
   if (qos_ != nullptr)
     qos_->add_sink({output->sent.element, output->port != nullptr && output->port->reads_frames(), &output->drops});
   outputs_.push_back(std::move(output));
+  for (const auto& counted : counted_) counted->sent.emplace_back();
 }
 
 void Egress::follow(std::unique_ptr<Next> next) {
@@ -191,28 +195,23 @@ void Egress::flush() {
   }
 }
 
-// Counts packets of a batch that left by an output; `rows` is used up.
-void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
-  RunReport::Sink& counters = outputs_[s]->sent;
-  PortCounters* ports = ports_.get();
-  size_t last = 0;  // of these ports
+namespace {
+
+// Counts packets of a batch by their port, and returns all of them together. `end`: as Ports::end. `word(w, bits)` is
+// called for each 64 rows that have some.
+template <typename Word>
+PortCounters count_by_port(Batch& batch, const Selection& rows, PortCounters* ports, size_t& end, Word&& word) {
+  PortCounters sum;
   const uint16_t* const port_of = batch.ports();
-  if (qos_ != nullptr) {
-    const EgressQos::Counted most = qos_->count_noted(s, batch, rows);
-    counters.packets += most.packets;
-    counters.bytes += most.bytes;
-    last = most.port;
-    ports[most.port].packets += most.packets;
-    ports[most.port].bytes += most.bytes;
-  }
+  size_t last = 0;
   for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
     const uint64_t bits = rows.word(w);
     if (bits == 0) continue;
     const auto packets = static_cast<uint64_t>(std::popcount(bits));
-    counters.packets += packets;
-    if (qos_ != nullptr) qos_->count(s, batch, w, bits);
+    sum.packets += packets;
+    word(w, bits);
     const uint64_t bytes = batch.bytes(rows, w);
-    counters.bytes += bytes;
+    sum.bytes += bytes;
     // All have one port, or the first and the last most often show that they have not. Where they have, a counter that
     // each reads, adds to and writes would make each wait for the one before.
     const uint16_t* port = port_of + w * 64;
@@ -232,7 +231,47 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
       ports[port_of[i]].count(batch.bytes(i));
     }
   }
-  ports_end_ = std::max(ports_end_, last + 1);
+  end = std::max(end, last + 1);
+  return sum;
+}
+
+}  // namespace
+
+// Counts packets of a batch that left by an output; `rows` is used up.
+void Egress::count_sent(size_t o, Batch& batch, Selection& rows) {
+  RunReport::Sink& counters = outputs_[o]->sent;
+  if (qos_ != nullptr) {
+    const EgressQos::Counted most = qos_->count_noted(o, batch, rows);
+    counters.packets += most.packets;
+    counters.bytes += most.bytes;
+    ports_.end = std::max<size_t>(ports_.end, most.port + size_t{1});
+    ports_.of[most.port].packets += most.packets;
+    ports_.of[most.port].bytes += most.bytes;
+  }
+  const PortCounters sum = count_by_port(batch, rows, ports_.of.get(), ports_.end, [&](uint32_t w, uint64_t bits) {
+    if (qos_ != nullptr) qos_->count(o, batch, w, bits);
+  });
+  counters.packets += sum.packets;
+  counters.bytes += sum.bytes;
+}
+
+void Egress::count(unsigned worker, Job& job) {
+  if (counted_.empty() || failed() || !only_counts(job.share)) return;
+  Counted& own = *counted_[worker];
+  // One thread writes, others may look.
+  const auto add = [](std::atomic<uint64_t>& counter, uint64_t n) {
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  };
+  for (size_t s = 0; s < at_.size(); ++s) {
+    Selection& rows = job.share.sent[s].rows;
+    if (outputs_[at_[s]]->port == nullptr || rows.empty()) continue;
+    const PortCounters sum =
+        count_by_port(job.batch, rows, own.ports.of.get(), own.ports.end, [](uint32_t, uint64_t) {});
+    Counted::Sent& sent = own.sent[at_[s]];
+    add(sent.packets, sum.packets);
+    add(sent.bytes, sum.bytes);
+    rows.clear();
+  }
 }
 
 // Writes to an output what may leave by it; what cannot be written is counted as such.
@@ -311,8 +350,8 @@ void Egress::put(size_t o, std::vector<TxRecord>& records) {
   RunReport::Sink& counters = output.sent;
   for (size_t i = 0; i < written; ++i) {
     counters.bytes += records[i].captured;
-    ports_end_ = std::max(ports_end_, size_t{records[i].port} + 1);
-    PortCounters& port = ports_[records[i].port];
+    ports_.end = std::max(ports_.end, size_t{records[i].port} + 1);
+    PortCounters& port = ports_.of[records[i].port];
     ++port.packets;
     port.bytes += records[i].captured;
   }
@@ -676,17 +715,28 @@ void Egress::report(RunReport& report) {
     for (size_t r = 0; r < kDropReasons; ++r) {
       (output.element == kNobody ? report.gone : report.totals.elements[output.element]).drops[r] += output.drops[r];
     }
-    report.sinks.push_back(output.sent);
-    if (o < placed_.size()) report.sinks.back().path = placed_[o];
-    report.packets_out += output.sent.packets;
-    report.bytes_out += output.sent.bytes;
+    RunReport::Sink& sink = report.sinks.emplace_back(output.sent);
+    for (const auto& counted : counted_) {
+      sink.packets += counted->sent[o].packets.load(std::memory_order_relaxed);
+      sink.bytes += counted->sent[o].bytes.load(std::memory_order_relaxed);
+    }
+    if (o < placed_.size()) sink.path = placed_[o];
+    report.packets_out += sink.packets;
+    report.bytes_out += sink.bytes;
   }
 }
 
 void Egress::report_at_end(RunReport& report) const {
-  for (size_t p = 0; p < ports_end_; ++p) {
-    if (ports_[p].packets != 0) report.ports[static_cast<uint16_t>(p)] = ports_[p];
-  }
+  const auto add = [&report](const Ports& ports) {
+    for (size_t p = 0; p < ports.end; ++p) {
+      if (ports.of[p].packets == 0) continue;
+      PortCounters& all = report.ports[static_cast<uint16_t>(p)];
+      all.packets += ports.of[p].packets;
+      all.bytes += ports.of[p].bytes;
+    }
+  };
+  add(ports_);
+  for (const auto& counted : counted_) add(counted->ports);
   report.batch.target_ns = plan_->sources.size() == 1 && !options_.priorities ? options_.latency_target_ns : 0;
   report.batch.limit = sizer_.limit();
   report.batch.raised = sizer_.raised();

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -66,6 +67,9 @@ class Egress {
   // end with the others; what waits there leaves. Counters and rates follow elements by name and class.
   void follow(std::unique_ptr<Next> next);
 
+  // By the worker that has run the job, before it is committed, and without the lock: counts packets that nobody reads,
+  // so that whoever commits need not look at them.
+  void count(unsigned worker, Job& job);
   // The jobs of one class come in their order. A job's records are not used any more. After an error everything that
   // should have left is counted as dropped.
   void commit(Job& job, uint32_t qos_class);
@@ -129,6 +133,24 @@ class Egress {
     Histogram latency;
   };
 
+  struct Free {
+    void operator()(PortCounters* ports) const { std::free(ports); }
+  };
+  // By port: zero pages until they are used.
+  struct Ports {
+    std::unique_ptr<PortCounters[], Free> of;
+    size_t end = 0;  // none from here on was used
+    Ports();
+  };
+  // What a worker counted itself.
+  struct Counted {
+    struct Sent {
+      std::atomic<uint64_t> packets{0}, bytes{0};
+    };
+    Ports ports;
+    std::deque<Sent> sent;  // by output
+  };
+
   bool only_counts(const JobShare& share) const;
   void put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* lender);
   // `o`: of outputs_.
@@ -169,11 +191,8 @@ class Egress {
   std::unique_ptr<EgressQos> qos_;        // none: no classes of service
   std::unique_ptr<NeighbourWait> waits_;  // none: no frame is marked
   uint64_t known_ = 0;                    // Neighbours::changes() that are taken in
-  struct Free {
-    void operator()(PortCounters* ports) const { std::free(ports); }
-  };
-  std::unique_ptr<PortCounters[], Free> ports_;  // of every port: zero pages until they are used
-  size_t ports_end_ = 0;                         // none from here on was used
+  Ports ports_;
+  std::vector<std::unique_ptr<Counted>> counted_;  // by worker, where there are several
   std::vector<Class> classes_;
   WorkerStats stats_;
   ElementCounters gone_;  // of elements that went with graphs before

@@ -57,8 +57,8 @@ class Engine::Gated {
 };
 
 // A thread that finds nothing to do says so, looks once more, and then sleeps until there is news. Whoever changes
-// something looks for sleepers afterwards: both are read-modify-writes of one word, so that of the two the later one
-// sees what the other did before. Either the sleeper finds the change at its last look, or it is woken.
+// something looks for sleepers afterwards; a fence on either side, between the write and the look, makes one of the two
+// see what the other wrote. Either the sleeper finds the change at its last look, or it is woken.
 class Engine::Sleeper {
  public:
   explicit Sleeper(Engine& engine) : engine_(engine) {}
@@ -80,6 +80,7 @@ class Engine::Sleeper {
   bool nothing() {
     if (announced_) return true;
     engine_.sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     announced_ = true;
     return false;
   }
@@ -334,9 +335,20 @@ void Engine::connect(Intake& intake, JobRings& rings) {
 
 // --- a turn ---
 
+// Behind a change: whether somebody may have missed it.
+bool Engine::anybody_sleeps() {
+#if defined(SLUICE_SANITIZED_THREADS)
+  // The thread sanitizer knows no fences.
+  return sleepers_.fetch_add(0, std::memory_order_seq_cst) != 0;
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return sleepers_.load(std::memory_order_relaxed) != 0;
+#endif
+}
+
 // Something changed that somebody may be sleeping for.
 void Engine::wake(const Lane& lane, bool all) {
-  if (lane.alone || sleepers_.fetch_add(0, std::memory_order_seq_cst) == 0) return;
+  if (lane.alone || !anybody_sleeps()) return;
   news_.fetch_add(1, std::memory_order_release);
   if (all) {
     news_.notify_all();
@@ -383,11 +395,16 @@ Polled Engine::poll(Lane& lane, bool pausing) {
   if (lane.closed.load(std::memory_order_acquire)) return Polled::kEnd;
   if (!lane.alone && lane.reading.test_and_set(std::memory_order_acquire)) return Polled::kBusy;
   const Polled polled = take_in(lane, pausing);
+  // What costs next to nothing to read is read for others as well, who need not come here then.
+  bool several = false;
+  if (polled == Polled::kFrames && flow_ == nullptr && lane.intake->copies_later()) {
+    for (unsigned more = 1; more < at_a_time_ && take_in(lane, pausing) == Polled::kFrames; ++more) several = true;
+  }
   if (polled == Polled::kEnd) lane.closed.store(true, std::memory_order_release);
   if (lane.alone) return polled;
   lane.reading.clear(std::memory_order_release);
   // After kFull somebody who sleeps would find nothing else, and after kAhead this thread looks again.
-  if (polled != Polled::kFull && polled != Polled::kAhead) wake(lane, polled == Polled::kEnd);
+  if (polled != Polled::kFull && polled != Polled::kAhead) wake(lane, several || polled == Polled::kEnd);
   return polled;
 }
 
@@ -425,12 +442,14 @@ void Engine::start(unsigned id, const ChunkClaim& claim) {
   }
   for (FollowedRow& f : job.share.followed) f.packet->worker = id;
   if (lane.alone) worker.expect(lane.intake->next());
+  job.copy();
   worker.start(*job.snapshot, job.batch, job.share, job.source);
 }
 
 void Engine::finish(unsigned id, const ChunkClaim& claim) {
   Lane& lane = lane_of(id);
   Job& job = lane.rings->at(claim.qos_class, claim.sequence);
+  egress_->count(id, job);
   job.done_ns = now_ns();
   for (const Job::Read& read : job.reads)
     workers_[id]->stats().latency.record(job.done_ns - std::min(job.done_ns, read.at_ns), read.packets);
@@ -570,6 +589,7 @@ Result<void> Engine::work_all() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   spins_ = std::thread::hardware_concurrency() >= workers_.size() ? 4000 : 0;
+  at_a_time_ = std::clamp(static_cast<unsigned>(workers_.size() / 2), 1u, 8u);
   const auto all = static_cast<unsigned>(workers_.size());
   {
     const std::lock_guard lock(pause_.mutex);

@@ -170,6 +170,7 @@ class Engine {
   void finish(unsigned id, const ChunkClaim& claim);
   uint32_t resume(Lane& lane);
   void commit(Lane& lane, uint32_t qos_class, uint64_t sequence);
+  bool anybody_sleeps();
   void wake(const Lane& lane, bool all = false);
   std::unique_lock<std::mutex> lock_egress_within_a_second();
   void sum_up(RunReport& report);
@@ -195,6 +196,7 @@ class Engine {
   alignas(64) std::atomic<uint32_t> news_{0};  // changes where somebody who sleeps may have something to do
   std::atomic<uint32_t> sleepers_{0};
   int spins_ = 0;
+  unsigned at_a_time_ = 1;  // batches that one thread reads for all
 
   // Whoever asks, and threads that wait for it to be done.
   struct Pause {

@@ -154,6 +154,7 @@ void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& pub
   egress_ = &egress;
   publisher_ = &publisher;
   pinned_ = pinned;
+  copies_later_ = options_.workers > 1 && !live_ && !options_.ended && options_.device.devices.empty();
   if (!options_.priorities) return;
   close_ = plan_.stays_close && options_.device.devices.empty();
   open_ = OpenChunks(options_.priorities->chunk, options_.priorities->timeout_ns);
@@ -246,11 +247,17 @@ bool Intake::nothing(size_t& idle) {
   return ++idle >= sources_.size();
 }
 
-// Fills a batch from the source whose turn it is. False: the source is at its end.
-Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
+// Fills a batch from the source whose turn it is; that of a job may be filled by whoever runs it. False: the source is
+// at its end.
+Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most, Job* job) {
   const bool turns = sources_.size() > 1;
   batch.set_limit(static_cast<uint32_t>(std::min<uint64_t>(most, turns ? turn_left_ : batch.capacity())));
   BatchSource& port = *sources_[source].port;
+  if (job != nullptr && copies_later_ && port.take(batch, job->taken)) {
+    if (batch.size() != 0) job->copies = &port;
+    counted(source, batch.size());
+    return batch.size() != 0;
+  }
   // Packets of classes are copied to their chunks.
   const bool lends = options_.priorities || sources_[source].lends;
   if (auto ok = lends ? port.lend(batch) : port.read(batch); !ok) return std::move(ok).error();
@@ -318,7 +325,7 @@ Polled Intake::poll_job() {
     const uint64_t left =
         options_.max_packets - std::min(options_.max_packets, shared_->packets.load(std::memory_order_relaxed));
     if (left == 0) continue;
-    auto more = read(from, job.batch, std::min<uint64_t>(left, limit.packets));
+    auto more = read(from, job.batch, std::min<uint64_t>(left, limit.packets), &job);
     if (!more) return read_failed(std::move(more).error());
     if (!*more) {
       if (sources_[from].port->live() && nothing(idle)) return Polled::kIdle;
@@ -375,6 +382,7 @@ void Intake::follow(Job& job) {
 
 // The packets that a tap asks for; what becomes of them is noted for the whole batch.
 void Intake::follow_some(Job& job) {
+  job.copy();
   job.batch.fill();
   options_.taps->receive(job.batch, *job.snapshot, router_.elements[plan_.sources[job.source].element]->name,
                          job.share.followed);

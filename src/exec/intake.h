@@ -74,6 +74,8 @@ class Intake {
   void follow(Intake& before);
   // After kIdle: waits until there may be more, or a chunk's time is over, or for a moment, `at_most_ns`.
   void wait(uint64_t at_most_ns = ~uint64_t{0});
+  // Whether whoever runs a job copies its packets, and reading it says only which they are.
+  bool copies_later() const { return copies_later_; }
   // Whether some of its sources are live ports.
   bool live() const { return live_; }
   // It has no source: of the queues of live ports there are fewer than intakes.
@@ -130,7 +132,7 @@ class Intake {
   void lie_close(const Source& source) const;
   uint32_t turn_of(size_t source) const;
   void next_turn();
-  Result<bool> read(unsigned source, Batch& batch, uint64_t most);
+  Result<bool> read(unsigned source, Batch& batch, uint64_t most, Job* job = nullptr);
   Got read_next(Source& source, Batch& batch, uint32_t most);
   Got take_ahead(Source& source, Job& job);
   Polled read_failed(Result<void> why);
@@ -160,6 +162,7 @@ class Intake {
   const Egress* egress_ = nullptr;
   const Publisher* publisher_ = nullptr;
   bool pinned_ = true;
+  bool copies_later_ = false;  // packets that lie in memory are copied by whoever runs their job
   Shared* shared_ = nullptr;
 
   struct Source {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/ordered.h"
+#include "exec/ports.h"
 #include "exec/snapshot.h"
 #include "exec/worker.h"
 #include "memory/buffer.h"
@@ -30,8 +31,10 @@ struct Job {
   Batch batch;
   JobShare share;
   unsigned source = 0;
-  unsigned lane = 0;            // of the engine
-  FramePool* lender = nullptr;  // whose the frames are; nullptr: they lie in the batch's own memory
+  unsigned lane = 0;                    // of the engine
+  const BatchSource* copies = nullptr;  // whose packets are still to be copied to the batch; nullptr: they are there
+  BatchSource::Taken taken;             // which
+  FramePool* lender = nullptr;          // whose the frames are; nullptr: they lie in the batch's own memory
   // Of packets of one class that stay in their source's memory: what LentRows has of others in the source's.
   std::vector<FrameRecord> records;
   std::vector<uint64_t> timestamps, bytes_before;
@@ -47,6 +50,11 @@ struct Job {
   std::vector<PacketFate> fates;
   std::vector<Came> came;
   std::vector<uint8_t> frames;
+
+  void copy() {
+    if (copies != nullptr) copies->copy(batch, taken);
+    copies = nullptr;
+  }
 };
 
 // All jobs of a run: a ring for each class, one where there are no classes, and a job for each of its places.

@@ -1,6 +1,7 @@
 // host only
 #include "exec/ports.h"
 
+#include "base/assert.h"
 #include "base/input_file.h"
 #include "base/prefetch.h"
 
@@ -198,63 +199,79 @@ class MemorySource final : public BatchSource {
   MemorySource(std::shared_ptr<const PackedFrames> frames, uint64_t limit)
       : frames_(std::move(frames)), left_(limit == ~uint64_t{0} ? frames_->units.size() : limit) {}
 
-  // Frames are placed and copied one by one; their columns are runs of the store's own.
   Result<void> read(Batch& batch) override {
     batch.clear();
-    const uint64_t begin = offset_;
+    const uint64_t begin = at_.offset;
     const PackedFrames& frames = *frames_;
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
     if (frames.units.empty() || most == 0) return {};
-    const auto* base = reinterpret_cast<const uint8_t*>(frames.bytes.data());
-    const Batch::Rows rows = batch.rows();
-    Batch::Room room = batch.room();
-    uint32_t made = 0;
-    while (made < most) {
-      const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.units.size() - next_));
-      const uint8_t* from = base + offset_;
-      const uint32_t placed = kPlace(from, frames.units.data() + next_, frames.alike, run, rows.frame + made, room);
-      take(rows, made, placed, static_cast<uint64_t>(from - base));
-      made += placed;
-      if (placed != run) break;
-    }
-    batch.keep(room);
+    uint32_t made = place(batch, at_, most);
     if (made == 0) {
       // It grows for a frame larger than all of it.
-      const uint32_t bytes = frames.extents[next_].end;
+      const uint32_t bytes = frames.extents[at_.next].end;
       uint8_t* to = batch.reserve(bytes);
       if (to == nullptr) return system_error(fmt::format("a frame of {} bytes", bytes), ENOMEM);
-      std::memcpy(to, base + offset_, bytes);
+      std::memcpy(to, reinterpret_cast<const uint8_t*>(frames.bytes.data()) + at_.offset, bytes);
+      const Batch::Rows rows = batch.rows();
       rows.frame[0] = to;
-      take(rows, 0, 1, offset_ + uint64_t{frames.units[next_]} * kLentUnit);
+      fill(rows, 0, at_, 1);
+      go_on(at_, 1, at_.offset + uint64_t{frames.units[at_.next]} * kLentUnit);
       made = 1;
     }
     batch.append(made);
     left_ -= made;
-    last_ = static_cast<uint64_t>(offset_ > begin ? offset_ - begin : 0);
+    last_ = static_cast<uint64_t>(at_.offset > begin ? at_.offset - begin : 0);
     return {};
+  }
+
+  bool take(Batch& batch, Taken& taken) override {
+    const PackedFrames& frames = *frames_;
+    const uint64_t most = frames.units.empty() ? 0 : std::min<uint64_t>(batch.limit(), left_);
+    const bool fit = Batch::arena_need(line_bytes(frames.longest)) * most <= batch.arena().size();
+    if (most != 0 && (frames.records.empty() || !fit)) return false;
+    batch.clear();
+    batch.append(static_cast<uint32_t>(most));
+    taken = {at_.next, at_.offset, at_.later_ns, static_cast<uint32_t>(most)};
+    const uint64_t all = frames.units.size();
+    for (uint64_t n = most; n != 0;) {
+      const uint64_t run = std::min(n, all - at_.next), behind = at_.next + run;
+      go_on(at_, run, behind == all ? 0 : frames.records[behind].at);
+      n -= run;
+    }
+    left_ -= most;
+    last_ = 0;
+    return true;
+  }
+  void copy(Batch& batch, const Taken& taken) const override {
+    batch.clear();
+    Cursor from{taken.next, taken.offset, taken.later_ns, 0};
+    const uint32_t made = place(batch, from, taken.packets);
+    SLUICE_CHECK(made == taken.packets);
+    batch.append(made);
   }
 
   Result<void> lend(Batch& batch) override {
     const PackedFrames& frames = *frames_;
     if (frames.records.empty()) return read(batch);
     batch.clear();
-    const uint64_t most = std::min<uint64_t>({batch.limit(), left_, frames.units.size() - next_});
+    const uint64_t most = std::min<uint64_t>({batch.limit(), left_, frames.units.size() - at_.next});
     if (most == 0) return {};
     // Room for all but the first, which may be larger than the arena.
-    const std::span<const FrameRecord> others = std::span(frames.records).subspan(next_ + 1, most - 1);
+    const std::span<const FrameRecord> others = std::span(frames.records).subspan(at_.next + 1, most - 1);
     const auto behind_room = std::partition_point(others.begin(), others.end(), [&](const FrameRecord& record) {
-      return record.at - offset_ + lent_bytes(record.bytes) <= batch.arena().size();
+      return record.at - at_.offset + lent_bytes(record.bytes) <= batch.arena().size();
     });
     const auto run = static_cast<uint32_t>(behind_room - others.begin() + 1);
     // Nobody writes there.
     auto* const base = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(frames.bytes.data()));
-    batch.lend({frames.records.data() + next_, frames.bytes_before.data() + next_, frames.timestamps.data() + next_,
-                later_ns_, base, frames.longest, frames.deepest, number_, turn_, next_, frames.units.size()},
-               run);
-    const uint64_t begin = offset_, behind = next_ + run;
-    go_on(run, behind == frames.units.size() ? 0 : frames.records[behind].at);
+    batch.lend(
+        {frames.records.data() + at_.next, frames.bytes_before.data() + at_.next, frames.timestamps.data() + at_.next,
+         at_.later_ns, base, frames.longest, frames.deepest, number_, at_.turn, at_.next, frames.units.size()},
+        run);
+    const uint64_t begin = at_.offset, behind = at_.next + run;
+    go_on(at_, run, behind == frames.units.size() ? 0 : frames.records[behind].at);
     left_ -= run;
-    last_ = offset_ > begin ? offset_ - begin : 0;
+    last_ = at_.offset > begin ? at_.offset - begin : 0;
     return {};
   }
   LentMemory lent() const override {
@@ -263,25 +280,52 @@ class MemorySource final : public BatchSource {
   }
 
   std::span<const std::byte> next() const override {
-    return {frames_->bytes.data() + offset_, std::min<uint64_t>(last_, frames_->bytes.size() - offset_)};
+    return {frames_->bytes.data() + at_.offset, std::min<uint64_t>(last_, frames_->bytes.size() - at_.offset)};
   }
 
  private:
-  // Fills the other columns of rows [at, at + n) and goes on behind their frames, at `offset`.
-  void take(const Batch::Rows& rows, uint32_t at, uint32_t n, uint64_t offset) {
-    std::memcpy(rows.extent + at, frames_->extents.data() + next_, n * sizeof(Extent));
-    const uint64_t* const times = frames_->timestamps.data() + next_;
-    for (uint32_t i = 0; i < n; ++i) rows.timestamp_ns[at + i] = times[i] + later_ns_;
-    go_on(n, offset);
+  // How far it has come.
+  struct Cursor {
+    uint64_t next = 0;
+    uint64_t offset = 0;
+    uint64_t later_ns = 0;  // than in the first turn
+    uint64_t turn = 0;      // LentRows::turn
+  };
+
+  // Copies frames to the first rows of an empty batch, while there is room: one by one, and their columns in runs of
+  // the store's own. Returns how many; `from` moves behind them.
+  uint32_t place(Batch& batch, Cursor& from, uint32_t most) const {
+    const PackedFrames& frames = *frames_;
+    const auto* base = reinterpret_cast<const uint8_t*>(frames.bytes.data());
+    const Batch::Rows rows = batch.rows();
+    Batch::Room room = batch.room();
+    uint32_t made = 0;
+    while (made < most) {
+      const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.units.size() - from.next));
+      const uint8_t* at = base + from.offset;
+      const uint32_t placed = kPlace(at, frames.units.data() + from.next, frames.alike, run, rows.frame + made, room);
+      fill(rows, made, from, placed);
+      go_on(from, placed, static_cast<uint64_t>(at - base));
+      made += placed;
+      if (placed != run) break;
+    }
+    batch.keep(room);
+    return made;
+  }
+  // Fills the other columns of rows [at, at + n).
+  void fill(const Batch::Rows& rows, uint32_t at, const Cursor& from, uint32_t n) const {
+    std::memcpy(rows.extent + at, frames_->extents.data() + from.next, n * sizeof(Extent));
+    const uint64_t* const times = frames_->timestamps.data() + from.next;
+    for (uint32_t i = 0; i < n; ++i) rows.timestamp_ns[at + i] = times[i] + from.later_ns;
   }
   // Behind n frames more.
-  void go_on(uint32_t n, uint64_t offset) {
-    next_ += n;
-    offset_ = offset;
-    if (next_ != frames_->units.size()) return;
-    next_ = offset_ = 0;
-    ++turn_;
-    later_ns_ += frames_->turn_ns;
+  void go_on(Cursor& at, uint64_t n, uint64_t offset) const {
+    at.next += n;
+    at.offset = offset;
+    if (at.next != frames_->units.size()) return;
+    at.next = at.offset = 0;
+    ++at.turn;
+    at.later_ns += frames_->turn_ns;
   }
 
   static uint64_t next_number() {
@@ -291,11 +335,8 @@ class MemorySource final : public BatchSource {
 
   std::shared_ptr<const PackedFrames> frames_;
   const uint64_t number_ = next_number();  // LentRows::source
-  uint64_t turn_ = 0;                      // LentRows::turn
-  uint64_t next_ = 0;
-  uint64_t offset_ = 0;
-  uint64_t later_ns_ = 0;  // than in the first turn
-  uint64_t last_ = 0;      // bytes of the frames of the last read
+  Cursor at_;
+  uint64_t last_ = 0;  // bytes of the frames of the last read
   uint64_t left_ = 0;
 };
 

@@ -60,6 +60,22 @@ class BatchSource {
   // The same for whoever copies the packets: they may lie in the source's own memory, then they are not written to and
   // last until the next call. Their columns may be unfilled (Batch::lend).
   virtual Result<void> lend(Batch& batch) { return read(batch); }
+  // The same in two steps, for packets that lie in memory where nobody changes them: `take` says which packets a
+  // batch gets, and how many it has thereby (none: the input is at its end), and `copy` gives them to it, on any
+  // thread, also beside further reads. False: `read` is to be called.
+  struct Taken {
+    uint64_t next = 0, offset = 0, later_ns = 0;
+    uint32_t packets = 0;
+  };
+  virtual bool take(Batch& batch, Taken& taken) {
+    (void)batch;
+    (void)taken;
+    return false;
+  }
+  virtual void copy(Batch& batch, const Taken& taken) const {
+    (void)batch;
+    (void)taken;
+  }
   // Where the packets of `lend` and their records (LentRows) lie, if each begins a cache line and they follow one
   // another; else empty. Such a lend ends where the memory does, and never comes back to its beginning; as far apart,
   // its packets fit the batch's arena.

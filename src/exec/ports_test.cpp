@@ -149,6 +149,57 @@ TEST_F(MemorySourceTest, PlaysFramesOfAsManyLines) {
   }
 }
 
+// Whoever runs batches copies them after further reads, in any order; a read between them goes on behind.
+TEST_F(MemorySourceTest, WhatIsTakenMayBeCopiedLater) {
+  for (const std::vector<uint32_t>& sizes :
+       {std::vector<uint32_t>{60, 64, 14, 1, 63}, {60, 1514, 129, 64, 300, 1, 128}, {65, 66}, {0, 0}}) {
+    const auto frames = frames_of(sizes);
+    for (const size_t arena : {size_t{4096}, size_t{1} << 20}) {
+      auto source = open(frames, 500);
+      std::vector<Batch> batches;
+      std::vector<BatchSource::Taken> taken;
+      std::vector<bool> later;
+      size_t took = 0;
+      while (true) {
+        batches.push_back(Batch::create(40, arena).value());
+        taken.emplace_back();
+        Batch& batch = batches.back();
+        batch.set_limit(1 + static_cast<uint32_t>(batches.size() * 7 % 40));
+        later.push_back(batches.size() % 5 != 0 && source->take(batch, taken.back()));
+        took += later.back();
+        if (!later.back()) {
+          ASSERT_TRUE(source->read(batch).ok());
+        }
+        if (batch.size() == 0) break;
+      }
+      // What fits the arena, however long its frames are; the last batch is empty.
+      if (arena > 4096) {
+        EXPECT_GE(took, batches.size() - batches.size() / 5 - 1);
+      } else {
+        EXPECT_LT(took, batches.size() - batches.size() / 5 - 1);
+      }
+      for (size_t b = batches.size(); b-- != 0;) {
+        const uint32_t said = batches[b].size();
+        if (later[b] && said != 0) source->copy(batches[b], taken[b]);
+        ASSERT_EQ(batches[b].size(), said);
+      }
+      size_t at = 0;
+      for (Batch& batch : batches) {
+        const uint8_t* end = nullptr;
+        for (uint32_t i = 0; i < batch.size(); ++i, ++at) {
+          const Extent& e = batch.extent(i);
+          const Played got{Bytes(batch.frame(i), batch.frame(i) + e.end), e.wire_end, batch.timestamp_ns(i)};
+          ASSERT_TRUE(got == played(frames, at)) << "frame " << at;
+          EXPECT_EQ(batch.order(i), i);
+          EXPECT_TRUE(end == nullptr || batch.frame(i) - kHeadroom >= end);
+          end = batch.frame(i) + e.end + kTailroom;
+        }
+      }
+      EXPECT_EQ(at, 500u);
+    }
+  }
+}
+
 TEST_F(MemorySourceTest, GrowsABatchForAFrameLargerThanItsMemory) {
   const auto frames = frames_of({60, 200'000, 60});
   auto source = open(frames, 9);
