@@ -8,7 +8,7 @@
 Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, and untagged
 ones that are as long as those with two; destinations drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
 a Queue and an Unqueue, capture to capture with files in memory (processor time per packet, reading and writing included, less
-that of a short run), the packets that `bench pipeline` makes beside its own figure, a gzip capture by the clock, beside zlib alone on the same file, and four captures in turn by one to four workers. A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
+that of a short run), the packets that `bench pipeline` makes beside its own figure, a gzip capture by the clock, beside zlib alone on the same file, four captures in turn by one to four workers, and one that is played from memory by as many as there are processors. A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
 """
 import argparse
 import datetime
@@ -136,6 +136,15 @@ class Bench:
             for kind in ("IPv4", *TAGS):
                 played(f"access list and routes, {kind}", "access list and routes, IPv4", kind, "--acl", f"acl{key}.img")
             played("access list and routes, IPv4, --hits", "access list and routes, IPv4", "IPv4", "--acl", f"acl{key}.img", "--hits", "hits.txt")
+        for workers in (1, 2, 4, 8, 16):
+            if workers > os.cpu_count() or self.there:
+                break
+            for what, words in (("routes", []), ("access list and routes", ["--acl", f"acl{key}.img"])):
+                if words and not self.arguments.acl:
+                    continue
+                played(f"from memory, {what}, {workers} worker{'s'[:workers - 1]}", f"from memory, {what}, 1 worker", "IPv4", *words,
+                       "--workers", str(workers))
+
         def passed(name, elements):
             rows[name] = ("routes, IPv4", lambda: self.rate(
                 key, f"{elements}{key}.click", "--map", "dpdk:0=memory:IPv4.pcap", "--limit", str(self.arguments.packets)))

@@ -216,6 +216,7 @@ TABLE = [
     M("run_ways", "live", 300, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 15"),
     M("run_live", "host16", 350, "bench_live.py --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --rounds 7 --seconds 2"),
     M("run_captures", "host16", 40, "bench_run.py --routes rib4.txt --rounds 9 --packets 10000000 --only 'four captures' --name run_captures"),
+    M("run_scale", "host16", 90, "bench_run.py --acl acl1_10k --routes rib4.txt --rounds 7 --packets 100000000 --only 'from memory' --name run_scale"),
     M("run_memory", "live", 40, "bench_run.py --routes rib4.txt --rounds 9 --only pipeline --name run_memory"),
     M("live_dpdk", "live", 95, "bench_live.py --acl acl1_10k --routes rib4.txt --testpmd dpdk-testpmd --only net_ --rounds 5 --seconds 1.5 "
       "--packets 40000000 --name live_dpdk"),

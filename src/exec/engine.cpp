@@ -397,8 +397,9 @@ Polled Engine::poll(Lane& lane, bool pausing) {
   const Polled polled = take_in(lane, pausing);
   // What costs next to nothing to read is read for others as well, who need not come here then.
   bool several = false;
-  if (polled == Polled::kFrames && flow_ == nullptr && lane.intake->copies_later()) {
-    for (unsigned more = 1; more < at_a_time_ && take_in(lane, pausing) == Polled::kFrames; ++more) several = true;
+  for (unsigned more = 1; more < at_a_time_ && flow_ == nullptr && polled == Polled::kFrames; ++more) {
+    if (!lane.intake->took() || take_in(lane, pausing) != Polled::kFrames) break;
+    several = true;
   }
   if (polled == Polled::kEnd) lane.closed.store(true, std::memory_order_release);
   if (lane.alone) return polled;

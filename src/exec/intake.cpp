@@ -154,7 +154,8 @@ void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& pub
   egress_ = &egress;
   publisher_ = &publisher;
   pinned_ = pinned;
-  copies_later_ = options_.workers > 1 && !live_ && !options_.ended && options_.device.devices.empty();
+  copies_later_ =
+      options_.workers > 1 && !live_ && !options_.ended && !options_.priorities && options_.device.devices.empty();
   if (!options_.priorities) return;
   close_ = plan_.stays_close && options_.device.devices.empty();
   open_ = OpenChunks(options_.priorities->chunk, options_.priorities->timeout_ns);
@@ -253,7 +254,8 @@ Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most, Job* job
   const bool turns = sources_.size() > 1;
   batch.set_limit(static_cast<uint32_t>(std::min<uint64_t>(most, turns ? turn_left_ : batch.capacity())));
   BatchSource& port = *sources_[source].port;
-  if (job != nullptr && copies_later_ && port.take(batch, job->taken)) {
+  took_ = job != nullptr && copies_later_ && port.take(batch, job->taken);
+  if (took_) {
     if (batch.size() != 0) job->copies = &port;
     counted(source, batch.size());
     return batch.size() != 0;
@@ -286,6 +288,7 @@ Polled Intake::poll_job() {
   if (!ring.may_fill<HostAtomics>(sequence)) return Polled::kFull;
   Job& job = rings_->at(0, sequence);
   size_t idle = 0;
+  took_ = false;
   // What the job before left there.
   job.batch.clear_annotations(job.share.annotated);
   while (choose_source()) {

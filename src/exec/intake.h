@@ -74,8 +74,8 @@ class Intake {
   void follow(Intake& before);
   // After kIdle: waits until there may be more, or a chunk's time is over, or for a moment, `at_most_ns`.
   void wait(uint64_t at_most_ns = ~uint64_t{0});
-  // Whether whoever runs a job copies its packets, and reading it says only which they are.
-  bool copies_later() const { return copies_later_; }
+  // Whether the last poll said only which packets a job has, and whoever runs it copies them.
+  bool took() const { return took_; }
   // Whether some of its sources are live ports.
   bool live() const { return live_; }
   // It has no source: of the queues of live ports there are fewer than intakes.
@@ -163,6 +163,7 @@ class Intake {
   const Publisher* publisher_ = nullptr;
   bool pinned_ = true;
   bool copies_later_ = false;  // packets that lie in memory are copied by whoever runs their job
+  bool took_ = false;          // the last job is such a one
   Shared* shared_ = nullptr;
 
   struct Source {
