@@ -254,6 +254,44 @@ class OrderedEquality : public ::testing::Test {
     if (!want.second.empty()) expect_departures(want.second, read_left(dir_ / "OUT2"));
     expect_equal_every_way(dir_, text, first);
   }
+  // Elements behind a segment that goes by frames, with classes by codepoint in it.
+  void expect_equal_behind_frames(const std::string& order, const std::string& sink) {
+    const auto limit = testing::kWatched ? 3000u : 12'000u;
+    using enum RecordChoice;
+    std::vector<Way> all = {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256},
+                            {DeviceMode::kLaunch, Transport::kZeroCopy, kAuto, 3, 1024, 2, 2},
+                            {DeviceMode::kPersistent, Transport::kStaged, kFrame, 2, 900},
+                            {DeviceMode::kLaunch, Transport::kCommPool, kFrame, 2, 333}};
+    for (const size_t i : {0u, 2u}) {
+      all.push_back(all[i]);
+      all.back().frames_there = true;
+    }
+    const std::string mixed = testing::write_mixed_capture(dir_ / "in.pcap", testing::kWatched ? 1000 : 4000, 41);
+    std::string text =
+        testing::standard_graph_text(dir_, "FromMemory(" + mixed + ", LIMIT " + std::to_string(limit) + ")", "ORDER",
+                                     "tuple_merge", testing::kDirect4, "poptrie");
+    const auto put = [&](const std::string& what, const std::string& by) {
+      text.replace(text.find(what), what.size(), by);
+    };
+    put("fib :: IPRoute(TABLE main)\n",
+        "c :: ClassifyDSCP; c[0] -> fib :: IPRoute(TABLE main); c[1] -> fib; c[2] -> fib\n");
+    put("tx :: ORDER", order + " -> " + sink);
+    const testing::DeviceOutcome want = testing::run_way(dir_, text, nullptr, {});
+    ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+    const auto& drops = want.outcome.report.drops;
+    EXPECT_GT(drops[static_cast<size_t>(DropReason::kPoliced)] + drops[static_cast<size_t>(DropReason::kShaperFull)],
+              limit / 20);
+    EXPECT_GT(want.outcome.report.packets_out + drops[static_cast<size_t>(DropReason::kDiscard)], limit / 100);
+    for (const std::string& kind : testing::device_kinds()) {
+      for (const Way& way : all) {
+        SCOPED_TRACE(order + " " + sink + " " + kind + ", " + ::testing::PrintToString(way));
+        const testing::DeviceOutcome got = testing::run_way(dir_, text, &way, testing::devices_of(kind, way.devices));
+        testing::expect_equal(want, got);
+        EXPECT_GT(got.outcome.report.offload.offloaded, limit / 2);
+        EXPECT_LT(got.outcome.report.offload.redone, limit / 5);
+      }
+    }
+  }
   TempDir dir_;
 };
 
@@ -400,52 +438,34 @@ TEST_F(OrderedEquality, BucketsByMarkOfAnAccessList) {
   check(text, in, want);
 }
 
-// Frames cross whole, and what takes their batches in order looks at lengths alone: where nobody writes frames no
-// column of theirs is filled, and with frames on the device they do not come back.
+// Frames cross whole, and what takes their batches in order looks at lengths and registers alone: where nobody writes
+// frames no column of theirs is filled, and with frames on the device they do not come back.
 TEST_F(OrderedEquality, BehindFramesThatNobodyReads) {
-  const std::string mixed = testing::write_mixed_capture(dir_ / "in.pcap", testing::kWatched ? 1000 : 4000, 41);
-  const auto limit = testing::kWatched ? 3000u : 12'000u;
-  using enum RecordChoice;
-  std::vector<Way> all = {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256},
-                          {DeviceMode::kLaunch, Transport::kZeroCopy, kAuto, 3, 1024, 2, 2},
-                          {DeviceMode::kPersistent, Transport::kStaged, kFrame, 2, 900},
-                          {DeviceMode::kLaunch, Transport::kCommPool, kFrame, 2, 333}};
-  for (const size_t i : {0u, 2u}) {
-    all.push_back(all[i]);
-    all.back().frames_there = true;
-  }
   for (const std::string& order : {"Police(100Mbps, 20000, EXCESS 30000)", "Shape(200Mbps, BURST 3000, CAPACITY 50)",
                                    "Police(200Mbps, 20000) -> Shape(150Mbps, CAPACITY 50)"}) {
-    for (const std::string& sink : {"ToDump($OUT)", "ToMemory()", "Discard"}) {
-      const std::string text =
-          testing::standard_graph_text(dir_, "FromMemory(" + mixed + ", LIMIT " + std::to_string(limit) + ")",
-                                       order + " -> " + sink, "tuple_merge", testing::kDirect4, "poptrie");
-      const testing::DeviceOutcome want = testing::run_way(dir_, text, nullptr, {});
-      ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
-      const auto& drops = want.outcome.report.drops;
-      EXPECT_GT(drops[static_cast<size_t>(DropReason::kPoliced)] + drops[static_cast<size_t>(DropReason::kShaperFull)],
-                limit / 20);
-      EXPECT_GT(want.outcome.report.packets_out + drops[static_cast<size_t>(DropReason::kDiscard)], limit / 20);
-      for (const std::string& kind : testing::device_kinds()) {
-        for (const Way& way : all) {
-          SCOPED_TRACE(order + " " + sink + " " + kind + ", " + ::testing::PrintToString(way));
-          const testing::DeviceOutcome got = testing::run_way(dir_, text, &way, testing::devices_of(kind, way.devices));
-          testing::expect_equal(want, got);
-          EXPECT_GT(got.outcome.report.offload.offloaded, limit / 2);
-          EXPECT_LT(got.outcome.report.offload.redone, limit / 5);
-        }
-      }
-    }
+    for (const std::string& sink : {"ToDump($OUT)", "ToMemory()", "Discard"}) expect_equal_behind_frames(order, sink);
   }
 }
 
-// What a policer of classes gets is done again on the host, which brings frames back from the device; of most batches
-// it gets nothing, and these stay there.
+// The same where they look at what stages have written, or a policer in front of them: classes, colors, rules, marks.
+TEST_F(OrderedEquality, ByRegistersThatFramesBringBack) {
+  for (const std::string& order :
+       {"Police(120Mbps, 20000, BY class)", "Police(50Mbps, 20000, EXCESS 30000, AWARE true)",
+        "Police(60Mbps, 20000, BY rule)", "Police(90Mbps, 20000, EXCESS 10000, BY mark, AWARE true)",
+        "p :: Police(60Mbps, 20000, EXCESS 30000); p[0] -> q :: Police(40Mbps, 9000, EXCESS 9000, BY class, AWARE "
+        "true); "
+        "p[1] -> q; q -> Shape(150Mbps, CAPACITY 50)"}) {
+    for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) expect_equal_behind_frames(order, sink);
+  }
+}
+
+// Those of a policer that leads on to other stages are done again on the host, which brings frames back from the
+// device; of most batches it gets nothing, and these stay there.
 TEST_F(OrderedEquality, BatchesThatHaveNothingForIt) {
   const std::string mixed = testing::write_mixed_capture(dir_ / "in.pcap", 2000, 43);
   const std::string text = "FromMemory(" + mixed +
                            ", LIMIT 6000) -> IPInput -> c :: IPClassifier(udp, -);\n"
-                           "c[0] -> ToMemory(); c[1] -> Police(5Mbps, 2000, BY class) -> ToMemory();\n";
+                           "c[0] -> ToMemory(); c[1] -> Police(5Mbps, 2000, BY class) -> Paint(1) -> ToMemory();\n";
   const testing::DeviceOutcome want = testing::run_way(dir_, text, nullptr, {});
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   EXPECT_GT(want.outcome.report.drops[static_cast<size_t>(DropReason::kPoliced)], 5u);

@@ -85,10 +85,10 @@ class PriorityBench {
       text += fmt::format("deny tcp from 198.51.{}.0/24 to any port {}\n", i % 256, 1000 + i);
     write_text(rules_, text + "permit ip from any to any\n");
     hash_.update(text);
-    for (const std::string& text : o.dscps) {
-      if (std::any_of(mixes_.begin(), mixes_.end(), [&](const Mix& m) { return m.name == text; }))
-        fail(Exit::kUsage, fmt::format("--dscp: '{}' is given twice", text), "give each mix once");
-      mixes_.push_back({text, {}, dscp_parts("--dscp", text)});
+    for (const std::string& mix : o.dscps) {
+      if (std::any_of(mixes_.begin(), mixes_.end(), [&](const Mix& m) { return m.name == mix; }))
+        fail(Exit::kUsage, fmt::format("--dscp: '{}' is given twice", mix), "give each mix once");
+      mixes_.push_back({mix, {}, dscp_parts("--dscp", mix)});
     }
     std::vector<Mix> captured = kMixes;
     captured.insert(captured.end(), mixes_.begin(), mixes_.end());

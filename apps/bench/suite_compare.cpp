@@ -79,9 +79,9 @@ LoadedReport load_report(const std::string& given) {
         if (!beside[i].is_string()) no_report(file, fmt::format("{}: beside names no case", name));
         if (!(value > 0) || !std::isfinite(value))
           no_report(file, fmt::format("{}: a value that is not above 0", name));
-        const auto [at, first] = report.probes.try_emplace(beside[i]);
+        const auto [probe, first] = report.probes.try_emplace(beside[i]);
         if (first) report.measured.push_back(beside[i]);
-        at->second[row["case"]].push_back(is_time(one.unit) ? 1 / value : value);
+        probe->second[row["case"]].push_back(is_time(one.unit) ? 1 / value : value);
       }
     }
     if (!report.rows.emplace(name, std::move(one)).second) no_report(file, fmt::format("{} stands twice", name));

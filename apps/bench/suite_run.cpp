@@ -378,7 +378,7 @@ Exit bench_suite(const SuiteOptions& given) {
   SuiteOptions o = given;
   if (!o.quick) o.limit_s = o.case_limit_s = std::numeric_limits<double>::infinity();
   if (o.vpp.empty()) {
-    if (const char* given = std::getenv("SLUICE_VPP_PLUGIN"); given != nullptr) o.vpp = given;
+    if (const char* folder = std::getenv("SLUICE_VPP_PLUGIN"); folder != nullptr) o.vpp = folder;
   } else if (std::error_code none; !std::filesystem::exists(o.vpp + "/vpp_bench", none)) {
     fail(Exit::kUsage, fmt::format("--vpp: {} is no build folder of integrations/vpp: it has no vpp_bench", o.vpp),
          "cmake -S integrations/vpp -B build/vpp ... && cmake --build build/vpp; then --vpp build/vpp");

@@ -19,7 +19,7 @@ namespace sluice::app {
 // A number has to lie in [low, high].
 struct Range {
   template <typename T>
-  Range(T low, T high) : low(low), high(high) {}
+  Range(T least, T most) : low(least), high(most) {}
   std::variant<int, unsigned, uint64_t, double> low, high;
 };
 // A word has to be one of these.

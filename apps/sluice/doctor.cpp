@@ -75,12 +75,12 @@ std::vector<Finding> examine(const Machine& m) {
   }
   info("confinement", confinement());
   // A run on captures needs none of them.
-  for (const MethodHere& m : port_methods_here()) {
-    const std::string what = fmt::format("port {}", to_string(m.method));
-    if (!m.works) {
-      info(what, fmt::format("not usable: {}; {}", m.lacks, m.mend));
-    } else if (!m.mend.empty()) {
-      info(what, fmt::format("usable, but the kernel receives its packets as well; {}", m.mend));
+  for (const MethodHere& method : port_methods_here()) {
+    const std::string what = fmt::format("port {}", to_string(method.method));
+    if (!method.works) {
+      info(what, fmt::format("not usable: {}; {}", method.lacks, method.mend));
+    } else if (!method.mend.empty()) {
+      info(what, fmt::format("usable, but the kernel receives its packets as well; {}", method.mend));
     } else {
       ok(what, "usable");
     }

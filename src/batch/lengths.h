@@ -1,41 +1,95 @@
 // host only
-// What elements that take batches in order look at of packets whose columns nobody has filled: when they came, and how
-// long they are now.
+// What elements that take batches in order look at of packets whose columns nobody has filled: when they came, how
+// long they are now, and registers that stages have written.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "base/assert.h"
 #include "batch/lent_rows.h"
+#include "batch/packet.h"
 
 namespace sluice {
 
-// `rows` and `behind` outlive it. Packets are rows.
+// Registers of a batch's packets that came back from a device whole, while its columns stay unfilled; by row.
+struct BroughtRegisters {
+  // kFieldL3, kFieldRule, kFieldMark, kFieldPaint: which there are. Nobody has written the others, or nobody asks.
+  FieldMask has = 0;
+  std::vector<uint8_t> behind;  // how far the network header lies behind the packet's first byte, 0: it has none
+  std::vector<uint32_t> rules, marks;
+  std::vector<uint8_t> paints;
+
+  // Gives room for `rows` of one of them.
+  template <typename T>
+  static T* room(std::vector<T>& registers, size_t rows) {
+    if (registers.size() < rows) registers.resize(rows);
+    return registers.data();
+  }
+};
+
+// `rows` and `registers` outlive it. Packets are rows.
 class Lengths {
  public:
-  // `behind`: how far each packet's network header lies behind its first byte, 0: it has none. nullptr: nobody asks.
-  Lengths(const LentRows& rows, const uint8_t* behind) : rows_(rows), behind_(behind) {}
-
-  uint64_t timestamp_ns(uint32_t i) const { return rows_.timestamps[i] + rows_.later_ns; }
-  // As it was on the wire, from the first byte on that is left of it.
-  uint32_t frame(uint32_t i) const {
-    const FrameRecord record = rows_.records[i];
-    const uint32_t bytes = uint32_t{record.bytes} + record.longer + rows_.tail;
-    if (rows_.trims == nullptr) return bytes;
-    const FrameTrim trim = rows_.trims[i];
-    // What was cut off at the end was all that is known of it.
-    return bytes - trim.bytes() - (trim.end() != 0 ? record.longer : 0);
+  // `keeps_paint`: somebody looks later at what set_paint says.
+  Lengths(const LentRows& rows, uint32_t count, BroughtRegisters& registers, bool keeps_paint)
+      : rows_(rows), registers_(registers), keeps_paint_(keeps_paint) {
+    if (!keeps_paint || (registers.has & kFieldPaint) != 0) return;
+    std::fill_n(BroughtRegisters::room(registers.paints, count), count, uint8_t{0});
+    registers.has |= kFieldPaint;
   }
-  // The same from its network header on, where it has one.
-  uint32_t packet(uint32_t i) const {
-    SLUICE_CHECK(behind_ != nullptr);
-    const uint32_t bytes = frame(i);
-    return bytes > behind_[i] ? bytes - behind_[i] : bytes;
+
+  uint32_t rule(uint32_t i) const { return (registers_.has & kFieldRule) != 0 ? registers_.rules[i] : 0; }
+  uint32_t mark(uint32_t i) const { return (registers_.has & kFieldMark) != 0 ? registers_.marks[i] : 0; }
+  uint8_t paint(uint32_t i) const { return (registers_.has & kFieldPaint) != 0 ? registers_.paints[i] : uint8_t{0}; }
+  bool keeps_paint() const { return keeps_paint_; }
+  // Where it keeps them.
+  void set_paint(uint32_t i, uint8_t paint) { registers_.paints[i] = paint; }
+
+  // Of rows w * 64 + b, where b are the bits of `rows`, one behind the other; returns how many these are. `to` has room
+  // for 64.
+  // When they came.
+  uint32_t times(uint32_t w, uint64_t rows, uint64_t* to) const {
+    return each(w, rows, [&](uint32_t i, uint32_t n) { to[n] = rows_.timestamps[i] + rows_.later_ns; });
+  }
+  // As they were on the wire, from the first byte on that is left of them.
+  uint32_t frames(uint32_t w, uint64_t rows, uint32_t* to) const {
+    if (rows_.trims == nullptr) return each(w, rows, [&](uint32_t i, uint32_t n) { to[n] = untrimmed(i); });
+    return each(w, rows, [&](uint32_t i, uint32_t n) {
+      const FrameTrim trim = rows_.trims[i];
+      // What was cut off at the end was all that is known of it.
+      to[n] = untrimmed(i) - trim.bytes() - (trim.end() != 0 ? rows_.records[i].longer : 0u);
+    });
+  }
+  // The same from their network headers on, where they have one.
+  uint32_t packets(uint32_t w, uint64_t rows, uint32_t* to) const {
+    SLUICE_CHECK((registers_.has & kFieldL3) != 0);
+    frames(w, rows, to);
+    const uint8_t* const behind = registers_.behind.data();
+    return each(w, rows, [&](uint32_t i, uint32_t n) { to[n] -= to[n] > behind[i] ? behind[i] : 0u; });
   }
 
  private:
+  uint32_t untrimmed(uint32_t i) const {
+    const FrameRecord record = rows_.records[i];
+    return uint32_t{record.bytes} + record.longer + rows_.tail;
+  }
+  template <typename Do>
+  static uint32_t each(uint32_t w, uint64_t rows, Do&& visit) {
+    if (rows == ~uint64_t{0}) {
+      for (uint32_t n = 0; n < 64; ++n) visit(w * 64 + n, n);
+      return 64;
+    }
+    uint32_t n = 0;
+    for (; rows != 0; rows &= rows - 1) visit(w * 64 + static_cast<uint32_t>(std::countr_zero(rows)), n++);
+    return n;
+  }
+
   const LentRows& rows_;
-  const uint8_t* behind_;
+  BroughtRegisters& registers_;
+  bool keeps_paint_;
 };
 
 }  // namespace sluice

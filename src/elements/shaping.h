@@ -25,6 +25,16 @@ class PacketClock {
     if (timestamp_ns > now_ns_) now_ns_ = timestamp_ns;
     return now_ns_;
   }
+  // The same of packets one behind the other. True: some time stamps went back.
+  bool at(uint64_t* timestamps_ns, uint32_t count) {
+    uint64_t differ = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint64_t now = at(timestamps_ns[i]);
+      differ |= now ^ timestamps_ns[i];
+      timestamps_ns[i] = now;
+    }
+    return differ != 0;
+  }
 
  private:
   uint64_t now_ns_ = 0;

@@ -64,7 +64,7 @@ class OrderedPass {
   void begin(uint64_t sequence) { sequence_ = sequence; }
   // Runs the element over `packets` of the batch, which may be none, if its turn has come; once per batch. False: not
   // yet. `lengths`: the batch's columns are not filled, and these are what it looks at; else nullptr.
-  bool pass(unsigned n, Batch& batch, const Selection& packets, const Lengths* lengths) {
+  bool pass(unsigned n, Batch& batch, const Selection& packets, Lengths* lengths) {
     OrderedNodes::Node& node = *nodes_->nodes_[n];
     if (node.turn.load(std::memory_order_acquire) != sequence_) return false;
     for (Selection& out : out_[n]) out.clear();

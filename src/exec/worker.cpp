@@ -480,8 +480,11 @@ bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
   }
   std::optional<Lengths> lengths;
   const LentRows* const rows = batch.unfilled();
-  if (rows != nullptr && node.by_lengths)
-    lengths.emplace(*rows, walk_->share->has_behind ? walk_->share->behind.data() : nullptr);
+  if (rows != nullptr && node.by_lengths) {
+    const auto reads_paint = [](FieldMask live) { return (live & kFieldPaint) != 0; };
+    lengths.emplace(*rows, batch.size(), walk_->share->brought,
+                    std::any_of(node.live_out.begin(), node.live_out.end(), reads_paint));
+  }
   if (!pass.pass(node.ordered, batch, inputs[0], lengths ? &*lengths : nullptr)) return false;
   walk_->arrived = false;
   Selection own = inputs[0];

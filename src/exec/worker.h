@@ -13,6 +13,7 @@
 
 #include "base/prefetch.h"
 #include "batch/batch.h"
+#include "batch/lengths.h"
 #include "exec/cpu/fast.h"
 #include "exec/cpu/tile.h"
 #include "exec/descent.h"
@@ -58,8 +59,7 @@ struct JobShare {
   PacketFate* fates = nullptr;        // by row of the batch, for those that are dropped; nullptr: not recorded
   std::vector<FollowedRow> followed;  // rows of the batch, ascending
   OrderedPass* ordered = nullptr;     // of the batch, where the plan has nodes that take batches in order
-  std::vector<uint8_t> behind;        // of the batch, where a device says so: Lengths
-  bool has_behind = false;
+  BroughtRegisters brought;           // of the batch, where a device says them
   // Where the frames of the batch lie, if not in its own memory: packed lines, which nobody writes to. The batch's
   // arena takes what becomes of them.
   std::span<const std::byte> lent;
@@ -68,7 +68,8 @@ struct JobShare {
 
   void clear() {
     fates = nullptr;
-    given_up = has_behind = false;
+    given_up = false;
+    brought.has = 0;
     annotated.clear();
     own_frames.clear();
     for (Sent& s : sent) {
@@ -379,7 +380,10 @@ class Worker {
   bool gives_record(const Program& program, uint32_t visited, uint32_t rule) const;
   Selection& at_exit(const PlanNode& node, uint8_t path);
   void count_alike(const Program& program, uint64_t visited, uint64_t packets, uint64_t came, uint64_t cut);
+  bool takes_unfilled(const Program& program, const FrameResults& results, uint32_t count, bool detail,
+                      uint32_t stages) const;
   bool take_unfilled(size_t node, InFlight& in_flight);
+  void bring_registers(const RecordShape& shape, const FrameResults& results, uint32_t count, FieldMask live);
   Selection take_frames(size_t node, InFlight& in_flight);
 
   const Plan& plan_;

@@ -313,12 +313,12 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   }
   if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
   if (offload.shape.kind == RecordKind::kHeader) {
-    for (const ByteRange& r : offload.shape.in) {
-      const int32_t from = in_from(offload.shape, p.data) + r.from;
-      const int32_t there = std::clamp(static_cast<int32_t>(p.end) - from, 0, r.to - r.from);
+    for (const ByteRange& range : offload.shape.in) {
+      const int32_t from = in_from(offload.shape, p.data) + range.from;
+      const int32_t there = std::clamp(static_cast<int32_t>(p.end) - from, 0, range.to - range.from);
       writer.put(p.frame + from, static_cast<uint32_t>(there));
       static constexpr uint8_t kZeros[kRecordRegion] = {};
-      writer.put(kZeros, r.size() - static_cast<uint32_t>(there));
+      writer.put(kZeros, range.size() - static_cast<uint32_t>(there));
     }
   }
   writer.finish();

@@ -36,6 +36,137 @@ FrameRecord frame_record(uint64_t at, uint32_t bytes, uint32_t wire) {
   return {static_cast<uint32_t>(at), static_cast<uint16_t>(bytes), static_cast<uint16_t>(wire - bytes)};
 }
 
+// Results of a batch of which no row is missing, by blocks of 64. Nobody writes a half of the last block that has no
+// records: it is as some flight before has left it. So are the words of usual packets in halves that have all lost the
+// same.
+class ResultBlocks {
+ public:
+  ResultBlocks(const FrameResults& results, uint32_t count) : results_(results), count_(count) {
+    static_assert(FrameBlock::kRecords == 64);
+  }
+  uint32_t blocks() const { return (count_ + 63) / 64; }
+  // Packets that met all stages and left by the usual way, and the others.
+  uint64_t usual(uint32_t w) const {
+    const FrameBlock& block = results_.blocks[w];
+    return rows(w) & (uint64_t{block.usual[0]} | uint64_t{block.usual[1]} << 32);
+  }
+  uint64_t others(uint32_t w) const { return rows(w) & ~usual(w); }
+  // Captured, of all.
+  uint64_t bytes(uint32_t w) const { return uint64_t{bytes(w, 0)} + bytes(w, 1); }
+  const uint16_t* ports(uint32_t w) const { return results_.blocks[w].ports; }
+  // Whether usual packets lost bytes.
+  bool trims(uint32_t w) const { return trims(w, 0) || trims(w, 1); }
+  bool trims(uint32_t w, uint32_t half) const {
+    const FrameBlock& block = results_.blocks[w];
+    return has(w, half) && block.usual[half] != 0 && (words_stored(w, half) || block.trim[half].word != 0);
+  }
+  // Whether they did not all lose the same, so that each one's word says what.
+  bool words_stored(uint32_t w, uint32_t half) const {
+    return (results_.blocks[w].bytes[half] & FrameBlock::kTrimmed) != 0;
+  }
+  FrameTrim trim(uint32_t w, uint32_t half) const { return results_.blocks[w].trim[half]; }
+  uint64_t word(uint32_t i) const { return results_.words[i]; }
+
+ private:
+  bool has(uint32_t w, uint32_t half) const { return w * 64 + half * 32 < count_; }
+  uint64_t rows(uint32_t w) const { return ~uint64_t{0} >> (64 - std::min(count_ - w * 64, 64u)); }
+  uint32_t bytes(uint32_t w, uint32_t half) const {
+    return has(w, half) ? results_.blocks[w].bytes[half] & ~FrameBlock::kTrimmed : 0;
+  }
+
+  const FrameResults& results_;
+  uint32_t count_;
+};
+
+// What packets of an unfilled batch lost, from the first block on where some did.
+class TakenTrims {
+ public:
+  TakenTrims(Batch& batch, const ResultBlocks& results) : batch_(batch), results_(results) {}
+
+  // Those of a block, whose usual packets are `usual`; returns what went at their ends. All blocks in their order.
+  uint32_t take(uint32_t w, uint64_t usual) {
+    if (to_.rows == nullptr && !results_.trims(w)) return 0;
+    if (to_.rows == nullptr) {
+      to_ = batch_.trim_unfilled();
+      std::fill_n(to_.rows, w * 64, FrameTrim{});
+      std::fill_n(to_.sums, w, 0u);
+    }
+    uint32_t sum = 0, cut = 0;
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t first = w * 64 + half * 32;
+      const auto its = static_cast<uint32_t>(usual >> half * 32);
+      FrameTrim* const to = to_.rows + first;
+      const bool lost = results_.trims(w, half);
+      if (!lost || !results_.words_stored(w, half)) {
+        // Nobody looks at those of others.
+        const FrameTrim all = lost ? results_.trim(w, half) : FrameTrim{};
+        std::fill_n(to, 32, all);
+        const auto packets = static_cast<uint32_t>(std::popcount(its));
+        sum += packets * all.bytes();
+        cut += packets * all.end();
+        continue;
+      }
+      for (uint32_t i = 0; i < 32; ++i) {
+        to[i] = (its >> i & 1) != 0 ? trim_of(results_.word(first + i)) : FrameTrim{};
+        sum += to[i].bytes();
+        cut += to[i].end();
+      }
+    }
+    to_.sums[w] = sum;
+    return cut;
+  }
+  // Of a packet that was taken, at its end.
+  uint32_t end(uint32_t row) const { return to_.rows != nullptr ? to_.rows[row].end() : 0; }
+
+ private:
+  Batch& batch_;
+  const ResultBlocks& results_;
+  Batch::Trims to_{};
+};
+
+// Packets that are dropped are few kinds, each at one stage for one reason. `settle` takes a kind when there are others
+// in its place, and at the end.
+struct DroppedKind {
+  uint64_t steps = 0;  // of the result's word
+  uint64_t packets = 0, came = 0, cut = 0;
+};
+template <typename Settle>
+class DroppedKinds {
+ public:
+  explicit DroppedKinds(Settle settle) : settle_(std::move(settle)) {}
+  void add(uint64_t steps, uint32_t came, uint32_t cut) {
+    DroppedKind& kind = of(steps);
+    ++kind.packets;
+    kind.came += came;
+    kind.cut += cut;
+  }
+  void settle() {
+    for (DroppedKind& kind : kinds_) settle(kind);
+  }
+
+ private:
+  void settle(DroppedKind& kind) {
+    if (kind.packets != 0) settle_(kind);
+    kind = {};
+  }
+  DroppedKind& of(uint64_t steps) {
+    for (DroppedKind& kind : kinds_) {
+      if (kind.packets == 0) kind.steps = steps;
+      if (kind.steps == steps) return kind;
+    }
+    settle(kinds_.back());
+    kinds_.back().steps = steps;
+    return kinds_.back();
+  }
+
+  Settle settle_;
+  std::array<DroppedKind, 8> kinds_;
+};
+
+const StageSlot& last_stage(const Program& program, const Steps& steps) {
+  return program.stages[std::bit_width(uint32_t{steps.visited}) - 1u];
+}
+
 }  // namespace
 
 bool Worker::lies_in_source(const uint8_t* frame) const {
@@ -84,7 +215,7 @@ bool Worker::only_sent(const PlanNode& node, uint8_t path) const {
          (node.live_out[path - kPathExit] & ~(kFieldFrame | kFieldExtent)) == 0;
 }
 
-// Whether packets that leave a segment so go on to what looks at their lengths alone.
+// Whether packets that leave a segment so go on to what looks at their lengths and registers alone.
 bool Worker::only_ordered(const Offload& offload, uint8_t path) {
   return path != kPathDropped && path >= kPathExit && path - kPathExit < 64 &&
          (offload.ordered_exits >> (path - kPathExit) & 1) != 0;
@@ -451,148 +582,84 @@ void Worker::count_alike(const Program& program, uint64_t visited, uint64_t pack
   }
 }
 
-// Takes the results of a batch whose columns nobody has filled, and leaves them so. False: some packet was neither sent
-// the usual way nor dropped, or is to be followed or logged, and nothing has been done.
+// Whether results of a batch whose columns nobody has filled can be taken without: false where some packet was neither
+// sent the usual way nor dropped, or is to be logged.
+bool Worker::takes_unfilled(const Program& program, const FrameResults& results, uint32_t count, bool detail,
+                            uint32_t stages) const {
+  for (uint32_t s = 0; detail && s < stages; ++s) {
+    const LoggedRules* const logs = logs_at(program.stages[s]);
+    for (uint32_t i = 0; logs != nullptr && i < count; ++i) {
+      if (logs->has(results.details[i].rule)) return false;
+    }
+  }
+  const ResultBlocks blocks(results, count);
+  for (uint32_t w = 0; w < blocks.blocks(); ++w) {
+    for (uint64_t left = blocks.others(w); left != 0; left &= left - 1) {
+      const Steps steps = unpack_frame_result(results.words[w * 64 + std::countr_zero(left)]).steps;
+      if (steps.redo || steps.visited == 0) return false;
+      if (last_stage(program, steps).next[steps.output & 15] != kPathDropped) return false;
+    }
+  }
+  return true;
+}
+
+// Takes the results of a batch whose columns nobody has filled, and leaves them so. False: they are needed, and nothing
+// has been done.
 bool Worker::take_unfilled(size_t n, InFlight& a) {
   Batch& batch = *walk_->batch;
   if (!a.dense || batch.unfilled() == nullptr || walk_->share->fates != nullptr) return false;
   const PlanNode& node = plan_.nodes[n];
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
-  const uint64_t all_stages = usual_stages(offload.end);
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];
   const bool ordered = only_ordered(offload, usual_path);
   if (!ordered && !only_sent(node, usual_path)) return false;
   const uint32_t count = a.flight.count;
   const FrameResults results = FrameResults::at(const_cast<std::byte*>(a.flight.out), count);
   const bool detail = offload.shape.key_out != 0;
-  static_assert(FrameBlock::kRecords == 64);
-  // Nobody writes a half of the last block that has no records: it is as some flight before has left it. So are the
-  // words of usual packets in halves that have all lost the same.
-  const auto rows_of = [&](uint32_t w) { return ~uint64_t{0} >> (64 - std::min(count - w * 64, 64u)); };
-  const auto sent_of = [&](uint32_t w) {
-    return rows_of(w) & (uint64_t{results.blocks[w].usual[0]} | uint64_t{results.blocks[w].usual[1]} << 32);
-  };
-  const auto others_of = [&](uint32_t w) { return rows_of(w) & ~sent_of(w); };
-  const auto last_stage = [&](const Steps& steps) -> const StageSlot& {
-    return program.stages[std::bit_width(uint32_t{steps.visited}) - 1u];
-  };
+  if (!takes_unfilled(program, results, count, detail, offload.end)) return false;
   // The list whose rules come back, of which there is one at most.
   RuleHits::Adder hits;
-  const LoggedRules* logs = nullptr;
   uint32_t list = 0;
   for (uint32_t s = 0; detail && s < offload.end; ++s) {
     if (const RuleHits::Adder of_stage = hits_at(program.stages[s])) {
       hits = of_stage;
       list = s;
     }
-    if (const LoggedRules* const of_stage = logs_at(program.stages[s])) logs = of_stage;
   }
-  for (uint32_t i = 0; logs != nullptr && i < count; ++i) {
-    if (logs->has(results.details[i].rule)) return false;
-  }
-  for (uint32_t w = 0; w * 64 < count; ++w) {
-    for (uint64_t left = others_of(w); left != 0; left &= left - 1) {
-      const Steps steps = unpack_frame_result(results.words[w * 64 + std::countr_zero(left)]).steps;
-      if (steps.redo || steps.visited == 0 || last_stage(steps).next[steps.output & 15] != kPathDropped) return false;
-    }
-  }
-  // Packets that are dropped are few kinds, each at one stage for one reason.
-  struct Dropped {
-    uint64_t steps = 0;  // of the result's word
-    uint64_t packets = 0, came = 0, cut = 0;
-  };
-  std::array<Dropped, 8> dropped;
-  const auto settle = [&](Dropped& kind) {
-    if (kind.packets == 0) return;
+  DroppedKinds dropped([&](const DroppedKind& kind) {
     const Steps steps = unpack_frame_result(kind.steps).steps;
     count_alike(program, steps.visited, kind.packets, kind.came, kind.cut);
-    drop(last_stage(steps).element, steps.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : steps.reason,
-         kind.packets);
-    kind = {};
-  };
-  const auto kind_of = [&](uint64_t steps) -> Dropped& {
-    for (Dropped& kind : dropped) {
-      if (kind.packets == 0) kind.steps = steps;
-      if (kind.steps == steps) return kind;
-    }
-    settle(dropped.back());
-    dropped.back().steps = steps;
-    return dropped.back();
-  };
-  // What packets lost, from the first block on where some did.
-  Batch::Trims trims{};
-  const auto loses = [&](uint32_t w, uint32_t half) {
-    const FrameBlock& block = results.blocks[w];
-    const bool here = w * 64 + half * 32 < count && block.usual[half] != 0;
-    return here && ((block.bytes[half] & FrameBlock::kTrimmed) != 0 || block.trim[half].word != 0);
-  };
-  // Returns what went at the ends.
-  const auto take_trims = [&](uint32_t w, uint64_t usual) {
-    const FrameBlock& block = results.blocks[w];
-    if (trims.rows == nullptr) {
-      trims = batch.trim_unfilled();
-      std::fill_n(trims.rows, w * 64, FrameTrim{});
-      std::fill_n(trims.sums, w, 0u);
-    }
-    uint32_t sum = 0, cut = 0;
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t first = w * 64 + half * 32;
-      const auto its = static_cast<uint32_t>(usual >> half * 32);
-      FrameTrim* const to = trims.rows + first;
-      const bool lost = loses(w, half);
-      if (!lost || (block.bytes[half] & FrameBlock::kTrimmed) == 0) {
-        // Nobody looks at those of others.
-        const FrameTrim all = lost ? block.trim[half] : FrameTrim{};
-        std::fill_n(to, 32, all);
-        const auto packets = static_cast<uint32_t>(std::popcount(its));
-        sum += packets * all.bytes();
-        cut += packets * all.end();
-        continue;
-      }
-      for (uint32_t i = 0; i < 32; ++i) {
-        to[i] = (its >> i & 1) != 0 ? trim_of(results.words[first + i]) : FrameTrim{};
-        sum += to[i].bytes();
-        cut += to[i].end();
-      }
-    }
-    trims.sums[w] = sum;
-    return cut;
-  };
-  const auto bytes_of = [&](uint32_t w, uint32_t half) {
-    return w * 64 + half * 32 < count ? results.blocks[w].bytes[half] & ~FrameBlock::kTrimmed : 0u;
-  };
+    drop(last_stage(program, steps).element,
+         steps.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : steps.reason, kind.packets);
+  });
+  const ResultBlocks blocks(results, count);
+  TakenTrims trims(batch, blocks);
   uint64_t passed = 0, came = 0, cut = 0;
   Selection& sent = at_exit(node, usual_path);
-  uint16_t* const ports = batch.ports();
-  for (uint32_t w = 0; w * 64 < count; ++w) {
-    const FrameBlock& block = results.blocks[w];
-    const uint64_t usual = sent_of(w);
-    std::memcpy(ports + w * 64, block.ports, sizeof block.ports);
+  for (uint32_t w = 0; w < blocks.blocks(); ++w) {
+    const uint64_t usual = blocks.usual(w);
+    std::memcpy(batch.ports() + w * 64, blocks.ports(w), sizeof(FrameBlock::ports));
     sent.or_word(w, usual);
     passed += static_cast<uint64_t>(std::popcount(usual));
-    came += uint64_t{bytes_of(w, 0)} + bytes_of(w, 1);
-    if (trims.rows != nullptr || loses(w, 0) || loses(w, 1)) cut += take_trims(w, usual);
+    came += blocks.bytes(w);
+    cut += trims.take(w, usual);
     for (uint64_t left = hits ? usual : 0; left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
-      hits.add(results.details[i].rule,
-               a.records[i].bytes - (list != 0 && trims.rows != nullptr ? trims.rows[i].end() : 0));
+      hits.add(results.details[i].rule, a.records[i].bytes - (list != 0 ? trims.end(i) : 0));
     }
-    for (uint64_t left = others_of(w); left != 0; left &= left - 1) {
+    for (uint64_t left = blocks.others(w); left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
       const uint32_t bytes = a.records[i].bytes;
       const FrameResult r = unpack_frame_result(results.words[i]);
-      Dropped& kind = kind_of(results.words[i] & kFrameStepBits);
-      ++kind.packets;
-      kind.came += bytes;
-      kind.cut += r.cut;
+      dropped.add(results.words[i] & kFrameStepBits, bytes, r.cut);
       came -= bytes;
       if (hits && (r.steps.visited >> list & 1) != 0)
         hits.add(results.details[i].rule, list == 0 ? bytes : bytes - r.cut);
     }
   }
-  for (Dropped& kind : dropped) settle(kind);
-  count_alike(program, all_stages, passed, came, cut);
+  dropped.settle();
+  count_alike(program, usual_stages(offload.end), passed, came, cut);
   // Results are the flight's, which others get.
   uint8_t* tails = nullptr;
   if (offload.shape.tails != 0 && !a.stays) {
@@ -601,15 +668,34 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   }
   a.stays ? batch.edit_elsewhere() : batch.edit_unfilled(a.heads, a.slots.head, a.to - a.first);
   if (offload.shape.tails != 0) batch.append_unfilled(tails);
-  if (ordered && offload.shape.net_out != 0) {
-    JobShare& share = *walk_->share;
-    share.has_behind = true;
-    if (share.behind.size() < count) share.behind.resize(batch.capacity());
-    const uint8_t* const nets = nets_of(offload.shape, results, count);
-    for (uint32_t i = 0; i < count; ++i)
-      share.behind[i] = static_cast<uint8_t>(net_family(nets[i]) != 0 ? net_behind(nets[i]) : 0);
-  }
+  if (ordered) bring_registers(offload.shape, results, count, node.live_out[usual_path - kPathExit]);
   return true;
+}
+
+// Keeps the registers that elements look at which take the batch in order; `live`: of all their kinds.
+void Worker::bring_registers(const RecordShape& shape, const FrameResults& results, uint32_t count, FieldMask live) {
+  BroughtRegisters& to = walk_->share->brought;
+  const size_t rows = walk_->batch->capacity();
+  if (shape.net_out != 0) {
+    uint8_t* const behind = BroughtRegisters::room(to.behind, rows);
+    const uint8_t* const nets = nets_of(shape, results, count);
+    for (uint32_t i = 0; i < count; ++i)
+      behind[i] = static_cast<uint8_t>(net_family(nets[i]) != 0 ? net_behind(nets[i]) : 0);
+    to.has |= kFieldL3;
+  }
+  if (shape.key_out != 0 && (live & kFieldRule) != 0) {
+    uint32_t* const rules = BroughtRegisters::room(to.rules, rows);
+    for (uint32_t i = 0; i < count; ++i) rules[i] = results.details[i].rule;
+    to.has |= kFieldRule;
+  }
+  if (shape.mark_out != 0) {
+    std::memcpy(BroughtRegisters::room(to.marks, rows), marks_of(shape, results, count), count * sizeof(uint32_t));
+    to.has |= kFieldMark;
+  }
+  if (shape.paint_out != 0) {
+    std::memcpy(BroughtRegisters::room(to.paints, rows), paints_of(shape, results, count), count);
+    to.has |= kFieldPaint;
+  }
 }
 
 // Brings what became of frames to the batch's arena, where it had stayed on the device. False: the device failed.
@@ -631,6 +717,9 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   static_assert(kTailBytes == kLentTail);
   const uint32_t* const tails = offload.shape.tails != 0 ? tails_of(offload.shape, results, flight.count) : nullptr;
   const uint8_t* const nets = offload.shape.net_out != 0 ? nets_of(offload.shape, results, flight.count) : nullptr;
+  const uint32_t* const marks = offload.shape.mark_out != 0 ? marks_of(offload.shape, results, flight.count) : nullptr;
+  const uint8_t* const paints =
+      offload.shape.paint_out != 0 ? paints_of(offload.shape, results, flight.count) : nullptr;
   const uint64_t usual = usual_stages(offload.end);
   const auto word_of = [&](uint32_t i) {
     const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
@@ -696,7 +785,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       again.add(row);
       continue;
     }
-    const StageSlot& last = program.stages[std::bit_width(uint32_t{r.steps.visited}) - 1u];
+    const StageSlot& last = last_stage(program, r.steps);
     const uint8_t path = last.next[r.steps.output & 15];
     const bool dropped = path == kPathDropped;
     const bool ordered = !dropped && only_ordered(offload, path);
@@ -724,6 +813,8 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     }
     place(i, row, record, word);
     if (ordered && nets != nullptr) restore_net(*walk_->batch, row, nets[i]);
+    if (marks != nullptr) view.annotation[row].mark = marks[i];
+    if (paints != nullptr) view.annotation[row].paint = paints[i];
     // An output for what is refused leads to a sink that may say why.
     const bool refused = r.steps.reason != DropReason::kNone;
     if (refused) view.annotation[row].reason = r.steps.reason;
@@ -731,7 +822,8 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       view.annotation[row].rule = more.rule;
       view.annotation[row].next_hop = more.next_hop;
     }
-    if ((refused || detail) && walk_->batch == walk_->root) walk_->share->annotated.add(row);
+    if ((refused || detail || marks != nullptr || paints != nullptr) && walk_->batch == walk_->root)
+      walk_->share->annotated.add(row);
     at_exit(node, path).add(row);
   }
   count_alike(program, usual, passed, came, cut);

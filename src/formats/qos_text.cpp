@@ -178,7 +178,7 @@ class QosTextParser {
       wrong(name, "a class without a name", "class NAME [dscp LIST] [strict | weight N] ...");
       return;
     }
-    if (std::any_of(name.begin(), name.end(), [](char c) { return c < '!' || c > '~'; })) {
+    if (std::any_of(name.begin(), name.end(), [](char sign) { return sign < '!' || sign > '~'; })) {
       wrong(name, fmt::format("'{}' is not a name", printed_word(name)), "ASCII letters, digits and signs");
       return;
     }

@@ -189,15 +189,15 @@ class Element {
     virtual void process(Batch& batch, const Selection& packets, std::span<Selection> out) = 0;
     // The same where Element::by_lengths, and nobody has filled the batch's columns: of these it writes annotations of
     // packets that it drops, and departures.
-    virtual void process_lengths(const Lengths& lengths, Batch& batch, const Selection& packets,
-                                 std::span<Selection> out) {
+    virtual void process_lengths(Lengths& lengths, Batch& batch, const Selection& packets, std::span<Selection> out) {
       (void)lengths;
       process(batch, packets, out);
     }
   };
   virtual std::unique_ptr<Ordered> make_ordered() const { return nullptr; }
-  // Whether of a packet it reads its time stamp and lengths alone, of which stage_traits says whether the network
-  // header's is one (kFieldL3), and changes none of these: so that it needs no column of the batch (process_lengths).
+  // Whether of a packet it reads its time stamp, its lengths and registers that Lengths has, of which stage_traits says
+  // which (kFieldL3: the network header's length), and writes but its paint and its reason: so that it needs no column
+  // of the batch (process_lengths).
   virtual bool by_lengths() const { return false; }
   // Whether packets may leave later than they come (Batch::departure_ns); how many wait at a time at most, else 0.
   virtual uint32_t delays() const { return 0; }

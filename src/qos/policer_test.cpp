@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qos/fraction.h"
+#include "qos/policer_run.h"
 
 namespace sluice {
 namespace {
@@ -103,6 +104,73 @@ RC_GTEST_PROP(Policer, GivesTheColorsOfTheRfcs, ()) {
     now += a.pause_ns;
     if (now > uint64_t{1} << 53) break;  // as far as the oracle's fractions go
     RC_ASSERT(police(config, state, now, a.bytes, a.before) == oracle.police(now, a.bytes, a.before));
+  }
+}
+
+// Any policer, and times and lengths where its colors change: true where police() says green of all, none of which is
+// longer than a frame can be, with the same buckets behind them, and else nothing has changed.
+RC_GTEST_PROP(PolicerRun, KnowsWhetherAllAreGreen, ()) {
+  PolicerConfig config;
+  config.two_rates = *rc::gen::inRange<uint8_t>(0, 2);
+  config.committed_bps = *rc::gen::weightedOneOf<uint64_t>({{8, any_rate()}, {1, rc::gen::just<uint64_t>(0)}});
+  config.peak_bps = std::min<uint64_t>(config.committed_bps + *any_rate(), 400'000'000'000);
+  const auto burst = rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, 50'000), rc::gen::just<uint32_t>(0),
+                                    rc::gen::just(PolicerConfig::kMaxBurstBytes));
+  config.committed_burst_bytes = *burst;
+  config.excess_burst_bytes = *burst;
+  const PolicerRun run(config);
+  uint64_t now = *any_pause();
+  PolicerState state = PolicerState::full(config, now);
+  const uint64_t packet_ns = 1000 * 8'000'000'000ull / std::max<uint64_t>(config.committed_bps, 1'000'000);
+  int green = 0, other = 0;
+  for (int runs = 0; runs < 30; ++runs) {
+    const auto count = *rc::gen::inRange<uint32_t>(0, 65);
+    std::vector<uint64_t> times(count);
+    std::vector<uint32_t> bytes(count);
+    const auto longest = *rc::gen::inRange<uint32_t>(64, 1500);
+    PolicerState one_by_one = state;
+    bool want = true;
+    for (uint32_t i = 0; i < count; ++i) {
+      now += *rc::gen::weightedOneOf<uint64_t>(
+          {{8, rc::gen::inRange<uint64_t>(0, 2 * packet_ns + 2)}, {4, rc::gen::just<uint64_t>(0)}, {1, any_pause()}});
+      times[i] = now;
+      bytes[i] = *rc::gen::weightedOneOf<uint32_t>({{80, rc::gen::inRange<uint32_t>(20, longest)},
+                                                    {1, rc::gen::inRange<uint32_t>(0, 1u << 20)},
+                                                    {1, rc::gen::arbitrary<uint32_t>()}});
+      want &= police(config, one_by_one, now, bytes[i]) == Color::kGreen && bytes[i] < 1u << 20;
+    }
+    const PolicerState before = state;
+    RC_ASSERT(run.all_green(state, times.data(), bytes.data(), count) == want);
+    const PolicerState& after = want ? one_by_one : before;
+    RC_ASSERT(state.committed == after.committed);
+    RC_ASSERT(state.excess == after.excess);
+    RC_ASSERT(count == 0 || state.last_ns == after.last_ns);
+    (want ? green : other) += count != 0 ? 1 : 0;
+    state = one_by_one;
+  }
+  RC_CLASSIFY(green != 0 && other != 0, "both");
+}
+
+TEST(PolicerRun, TheLargestBucketsAndAllOfTime) {
+  constexpr uint64_t kEnd = ~uint64_t{0};
+  for (const uint8_t two : {0, 1}) {
+    for (const uint64_t rate : {uint64_t{1}, uint64_t{400'000'000'000}}) {
+      const PolicerConfig config{rate, rate, PolicerConfig::kMaxBurstBytes, PolicerConfig::kMaxBurstBytes, two, 0};
+      PolicerState state{PolicerConfig::kUnitsPerByte, PolicerConfig::kUnitsPerByte, 0}, one_by_one = state;
+      const uint64_t times[] = {0, kEnd / 2, kEnd, kEnd};
+      const uint32_t bytes[] = {1, 1u << 19, 1u << 19, 1};
+      EXPECT_TRUE(PolicerRun(config).all_green(state, times, bytes, 4));
+      for (int i = 0; i < 4; ++i) EXPECT_EQ(police(config, one_by_one, times[i], bytes[i]), Color::kGreen);
+      EXPECT_EQ(state.committed, one_by_one.committed);
+      EXPECT_EQ(state.excess, one_by_one.excess);
+      // All 64 at once are more than the largest bucket has.
+      state = one_by_one = {((1u << 26) - 64) * PolicerConfig::kUnitsPerByte - 1, PolicerState::full(config, 0).excess,
+                            kEnd};
+      const std::vector<uint64_t> now(64, kEnd);
+      const std::vector<uint32_t> large(64, (1u << 20) - 1);
+      EXPECT_FALSE(PolicerRun(config).all_green(state, now.data(), large.data(), 64));
+      EXPECT_EQ(state.committed, one_by_one.committed);
+    }
   }
 }
 

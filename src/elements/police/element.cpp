@@ -12,6 +12,7 @@
 #include "elements/shaping.h"
 #include "graph/router.h"
 #include "qos/policer.h"
+#include "qos/policer_run.h"
 
 namespace sluice {
 namespace {
@@ -22,7 +23,7 @@ enum class PoliceBy : uint8_t { kAll, kClass, kRule, kMark };
 class PolicerBank {
  public:
   PolicerBank() = default;
-  PolicerBank(const PolicerConfig& config, PoliceBy by) : config_(config), by_(by) {}
+  PolicerBank(const PolicerConfig& config, PoliceBy by) : config_(config), run_(config), by_(by) {}
 
   // The color of a packet, which is paid for. Buckets of those who come for the first time are full.
   Color police(uint64_t now_ns, uint32_t bytes, uint8_t paint, uint32_t rule, uint32_t mark) {
@@ -37,10 +38,11 @@ class PolicerBank {
     const Color before = paint == 0 ? Color::kGreen : paint == 1 ? Color::kYellow : Color::kRed;
     return sluice::police(config_, *last_, now_ns, bytes, before);
   }
-  // The same for PoliceBy::kAll without colors that packets come with.
-  Color police_all(uint64_t now_ns, uint32_t bytes) {
-    if (last_ == nullptr) last_ = &buckets_.try_emplace(0, PolicerState::full(config_, now_ns)).first->second;
-    return sluice::police(config_, *last_, now_ns, bytes);
+  // Of packets without registers to look at, as PolicerRun::all_green; false where there may be some.
+  bool all_green(const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) {
+    if (by_ != PoliceBy::kAll || config_.color_aware != 0) return false;
+    if (last_ == nullptr) last_ = &buckets_.try_emplace(0, PolicerState::full(config_, now_ns[0])).first->second;
+    return run_.all_green(*last_, now_ns, bytes, count);
   }
   // Tokens of another bank, as far as these buckets go.
   void take(const PolicerBank& from, uint64_t now_ns) {
@@ -55,6 +57,7 @@ class PolicerBank {
 
  private:
   PolicerConfig config_;
+  PolicerRun run_;
   PoliceBy by_ = PoliceBy::kAll;
   std::unordered_map<uint32_t, PolicerState> buckets_;  // its entries stay where they are
   PolicerState* last_ = nullptr;                        // of last_who_
@@ -69,39 +72,78 @@ unsigned output_of(Color color, unsigned outputs) {
 class OrderedPolice final : public Element::Ordered {
  public:
   OrderedPolice(const PolicerConfig& config, PoliceBy by) : bank_(config, by) {}
-  void process_lengths(const Lengths& lengths, Batch& batch, const Selection& packets,
-                       std::span<Selection> out) override {
-    const auto outputs = static_cast<unsigned>(out.size());
-    for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
-      uint64_t leave[3] = {};
-      for (uint64_t left = packets.word(w); left != 0; left &= left - 1) {
-        const auto bit = static_cast<uint32_t>(std::countr_zero(left));
-        const uint32_t i = w * 64 + bit;
-        const Color color = bank_.police_all(clock_.at(lengths.timestamp_ns(i)), lengths.packet(i));
-        leave[static_cast<unsigned>(color)] |= uint64_t{1} << bit;
-        if (color == Color::kRed) batch.annotation(i).reason = DropReason::kPoliced;
-      }
-      for (unsigned color = 0; color < 3; ++color) {
-        const unsigned output = output_of(static_cast<Color>(color), outputs);
-        if (output < outputs) out[output].or_word(w, leave[color]);
-      }
-    }
+  void process_lengths(Lengths& lengths, Batch& batch, const Selection& packets, std::span<Selection> out) override {
+    police(
+        batch, packets, out,
+        [&](uint32_t w, uint64_t rows, uint64_t* times, uint32_t* bytes) {
+          lengths.times(w, rows, times);
+          return lengths.packets(w, rows, bytes);
+        },
+        [&](uint32_t i) {
+          return Registers{lengths.paint(i), lengths.rule(i), lengths.mark(i)};
+        },
+        lengths.keeps_paint(), [&](uint32_t i, uint8_t paint) { lengths.set_paint(i, paint); });
   }
   void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
-    packets.for_each([&](uint32_t i) {
-      const uint64_t now = clock_.at(batch.timestamp_ns(i));
-      const Extent& extent = batch.extent(i);
-      Annotation& a = batch.annotation(i);
-      const uint32_t bytes = policed_bytes(batch.key(i).family != 0, extent.data, extent.l3, extent.wire_end);
-      const Color color = bank_.police(now, bytes, a.paint, a.rule, a.mark);
-      a.paint = static_cast<uint8_t>(color);
-      if (color == Color::kRed) a.reason = DropReason::kPoliced;
-      const unsigned output = output_of(color, static_cast<unsigned>(out.size()));
-      if (output < out.size()) out[output].add(i);
-    });
+    police(
+        batch, packets, out,
+        [&](uint32_t w, uint64_t rows, uint64_t* times, uint32_t* bytes) {
+          uint32_t n = 0;
+          for (; rows != 0; rows &= rows - 1, ++n) {
+            const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
+            const Extent& extent = batch.extent(i);
+            times[n] = batch.timestamp_ns(i);
+            bytes[n] = policed_bytes(batch.key(i).family != 0, extent.data, extent.l3, extent.wire_end);
+          }
+          return n;
+        },
+        [&](uint32_t i) {
+          const Annotation& a = batch.annotation(i);
+          return Registers{a.paint, a.rule, a.mark};
+        },
+        true, [&](uint32_t i, uint8_t paint) { batch.annotation(i).paint = paint; });
   }
 
  private:
+  struct Registers {
+    uint8_t paint;
+    uint32_t rule, mark;
+  };
+  // `read` gives the time stamps and lengths of a word of rows, and returns how many these are; `registers` what a row
+  // comes with; `paint` takes its new paint, where it `paints`.
+  template <typename Read, typename RegistersOf, typename Paint>
+  void police(Batch& batch, const Selection& packets, std::span<Selection> out, Read&& read, RegistersOf&& registers,
+              bool paints, Paint&& paint) {
+    for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
+      const uint64_t rows = packets.word(w);
+      if (rows == 0) continue;
+      uint64_t now[64];
+      uint32_t bytes[64];
+      const uint32_t count = read(w, rows, now, bytes);
+      clock_.at(now, count);
+      uint64_t leave[kColors] = {};
+      if (bank_.all_green(now, bytes, count)) {
+        leave[static_cast<unsigned>(Color::kGreen)] = rows;
+        for (uint64_t left = paints ? rows : 0; left != 0; left &= left - 1)
+          paint(w * 64 + static_cast<uint32_t>(std::countr_zero(left)), static_cast<uint8_t>(Color::kGreen));
+      } else {
+        uint32_t n = 0;
+        for (uint64_t left = rows; left != 0; left &= left - 1, ++n) {
+          const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+          const Registers came = registers(i);
+          const Color color = bank_.police(now[n], bytes[n], came.paint, came.rule, came.mark);
+          leave[static_cast<unsigned>(color)] |= left & -left;
+          if (paints) paint(i, static_cast<uint8_t>(color));
+          if (color == Color::kRed) batch.annotation(i).reason = DropReason::kPoliced;
+        }
+      }
+      for (unsigned color = 0; color < kColors; ++color) {
+        const unsigned output = output_of(static_cast<Color>(color), static_cast<unsigned>(out.size()));
+        if (output < out.size()) out[output].or_word(w, leave[color]);
+      }
+    }
+  }
+
   PolicerBank bank_;
   PacketClock clock_;
 };
@@ -145,11 +187,14 @@ class Police final : public OrderedElement {
   }
   bool output_optional(unsigned output) const override { return output > 0; }
   StageTraits stage_traits() const override {
-    const FieldMask who = by_ == PoliceBy::kRule ? FieldMask{kFieldRule} : FieldMask{0};
-    return {kFieldFrame | kFieldL3 | kFieldKey | who, kFieldPaint | kFieldReason};
+    FieldMask reads = kFieldFrame | kFieldL3 | kFieldKey;
+    if (by_ == PoliceBy::kRule) reads |= kFieldRule;
+    if (by_ == PoliceBy::kMark) reads |= kFieldMark;
+    if (by_ == PoliceBy::kClass || config_.color_aware != 0) reads |= kFieldPaint;
+    return {reads, kFieldPaint | kFieldReason};
   }
   std::unique_ptr<Ordered> make_ordered() const override { return std::make_unique<OrderedPolice>(config_, by_); }
-  bool by_lengths() const override { return by_ == PoliceBy::kAll && config_.color_aware == 0; }
+  bool by_lengths() const override { return true; }
 
   Result<void> start(FlowContext&) override {
     bank_ = PolicerBank(config_, by_);

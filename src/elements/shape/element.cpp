@@ -1,5 +1,7 @@
 // host only
 // Shape. Source: Saeed et al. 2017 (earliest departure times; qos/departure.h).
+#include <algorithm>
+#include <bit>
 #include <memory>
 #include <vector>
 
@@ -19,44 +21,79 @@ class OrderedShape final : public Element::Ordered {
       : rate_bps_(rate_bps), burst_bytes_(burst_bytes), horizon_ns_(horizon_ns), waiting_(capacity) {}
 
   void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
-    shape(
-        batch, packets, out, [&](uint32_t i) { return batch.timestamp_ns(i); },
-        [&](uint32_t i) { return batch.extent(i).wire_end - static_cast<uint32_t>(batch.extent(i).data); });
+    shape(batch, packets, out, [&](uint32_t w, uint64_t rows, uint64_t* times, uint32_t* bytes) {
+      uint32_t n = 0;
+      for (; rows != 0; rows &= rows - 1, ++n) {
+        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
+        times[n] = batch.timestamp_ns(i);
+        bytes[n] = batch.extent(i).wire_end - static_cast<uint32_t>(batch.extent(i).data);
+      }
+      return n;
+    });
   }
-  void process_lengths(const Lengths& lengths, Batch& batch, const Selection& packets,
-                       std::span<Selection> out) override {
-    shape(
-        batch, packets, out, [&](uint32_t i) { return lengths.timestamp_ns(i); },
-        [&](uint32_t i) { return lengths.frame(i); });
+  void process_lengths(Lengths& lengths, Batch& batch, const Selection& packets, std::span<Selection> out) override {
+    shape(batch, packets, out, [&](uint32_t w, uint64_t rows, uint64_t* times, uint32_t* bytes) {
+      lengths.times(w, rows, times);
+      return lengths.frames(w, rows, bytes);
+    });
   }
 
  private:
-  template <typename Time, typename Length>
-  void shape(Batch& batch, const Selection& packets, std::span<Selection> out, Time&& time, Length&& length) {
+  // `read` gives the time stamps and lengths of a word of rows, and returns how many these are.
+  template <typename Read>
+  void shape(Batch& batch, const Selection& packets, std::span<Selection> out, Read&& read) {
     if (rate_bps_ == 0) {
       out[0] = packets;  // nobody waits
       return;
     }
-    packets.for_each([&](uint32_t i) {
-      const uint64_t now = clock_.at(time(i));
+    for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
+      uint64_t left = packets.word(w);
+      if (left == 0) continue;
+      uint64_t now[64];
+      uint32_t bytes[64];
+      const uint32_t count = read(w, left, now, bytes);
+      const bool moved = clock_.at(now, count);
       if (!started_) {
         // Its time begins with the first packet: a schedule lasts for years, but not from 1970 on.
         started_ = true;
-        rate_ = DepartureRate::of(rate_bps_, burst_bytes_, now, horizon_ns_);
+        rate_ = DepartureRate::of(rate_bps_, burst_bytes_, now[0], horizon_ns_);
       }
-      // Departures do not go down, so those that wait are the last ones: there is room unless the one `capacity` before
-      // this one is still there.
-      uint64_t& oldest = waiting_[next_];
-      const uint64_t at = oldest > now ? DepartureRate::kNever : stamp(rate_, word_, now, length(i));
-      if (at == DepartureRate::kNever) {
-        batch.annotation(i).reason = DropReason::kShaperFull;
-        return;
+      if (!moved && nobody_waits(now, bytes, count)) {
+        out[0].or_word(w, left);
+        continue;
       }
-      oldest = at;
-      if (++next_ == waiting_.size()) next_ = 0;
-      batch.set_departure_ns(i, at);
-      out[0].add(i);
-    });
+      for (uint32_t n = 0; left != 0; left &= left - 1, ++n) {
+        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+        // Departures do not go down, so those that wait are the last ones: there is room unless the one `capacity`
+        // before this one is still there.
+        uint64_t& oldest = waiting_[next_];
+        const uint64_t at = oldest > now[n] ? DepartureRate::kNever : stamp(rate_, word_, now[n], bytes[n]);
+        if (at == DepartureRate::kNever) {
+          batch.annotation(i).reason = DropReason::kShaperFull;
+          continue;
+        }
+        oldest = at;
+        if (++next_ == waiting_.size()) next_ = 0;
+        batch.set_departure_ns(i, at);
+        out[0].add(i);
+      }
+    }
+  }
+  // Whether all packets may go when they come; if so, they are charged, and need no departure nor a place among those
+  // that wait. False: perhaps not, and nothing was done.
+  bool nobody_waits(const uint64_t* now, const uint32_t* bytes, uint32_t count) {
+    if (waiting_[next_] > now[0]) return false;
+    uint64_t word = word_;
+    uint64_t units = rate_.units_at(now[0]);
+    for (uint32_t n = 0; n < count; ++n) {
+      if (n != 0 && now[n] != now[n - 1]) units = rate_.units_at(now[n]);
+      // The rate had sent `units` by now, rounded up: what is below that has been sent. (departure() asks for the same
+      // by the time, exactly; the unit between is its.)
+      if (word > rate_.burst_units && word - rate_.burst_units >= units) return false;
+      word = std::max(word, units) + (uint64_t{bytes[n]} << rate_.unit_bits);
+    }
+    word_ = word;
+    return true;
   }
 
   uint64_t rate_bps_;

@@ -61,9 +61,11 @@ struct LaunchArguments {
   FrameBlock* blocks;    // behind the words
   FrameDetail* details;  // behind the blocks; nullptr: nobody asks for them
   uint32_t* tails;       // behind these; nullptr: nothing is appended
-  uint8_t* nets;         // the last; nullptr: nobody asks for them
-  uint8_t* to;           // where they go back, in the same places, in host memory
-  uint8_t* heads;        // where heads go (FrameSlots::head); the same
+  uint32_t* marks;       // behind these; as all that follow, nullptr where nobody asks for them
+  uint8_t* nets;
+  uint8_t* paints;  // the last
+  uint8_t* to;      // where they go back, in the same places, in host memory
+  uint8_t* heads;   // where heads go (FrameSlots::head); the same
   uint32_t* ended;  // kFrame: how many blocks have ended, 0 before and after the kernel; nullptr: nobody counts them
   uint32_t* said;   // where the last block stores `serial`, in host memory
   uint32_t serial;

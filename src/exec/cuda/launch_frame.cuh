@@ -222,7 +222,9 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
     block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
     if (!usual || trimmed) reinterpret_cast<uint64_t*>(a.out)[i] = result;
     if (a.details != nullptr) a.details[i] = frame_detail(w);
+    if (a.marks != nullptr) a.marks[i] = w.packet.mark;
     if (a.nets != nullptr) a.nets[i] = frame_net(w);
+    if (a.paints != nullptr) a.paints[i] = w.packet.paint;
     if constexpr (std::is_same_v<Chain, SummingChain>) {
       if (a.tails != nullptr) a.tails[i] = w.tail;
     }

@@ -318,7 +318,9 @@ class CudaSlabs final : public SlabDriver {
     a.blocks = results.blocks;
     a.details = shape_.record.key_out != 0 ? results.details : nullptr;
     a.tails = shape_.record.tails != 0 ? tails_of(shape_.record, results, count) : nullptr;
+    a.marks = shape_.record.mark_out != 0 ? marks_of(shape_.record, results, count) : nullptr;
     a.nets = shape_.record.net_out != 0 ? nets_of(shape_.record, results, count) : nullptr;
+    a.paints = shape_.record.paint_out != 0 ? paints_of(shape_.record, results, count) : nullptr;
     return a;
   }
   // Of a slab that is started now.

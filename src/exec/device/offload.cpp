@@ -245,11 +245,14 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
 }
 
 // Whether what leaves a segment by exit `x` as frames may go on to an element that takes batches in order: it looks at
-// lengths alone, as does what follows it, and finds registers that no stage has written.
+// lengths and registers alone, as does what follows it, and the registers that a stage has written come back.
 bool orders_frames(const Plan& plan, const PlanNode& node, size_t x, FieldMask written) {
   const PlanNode& target = plan.nodes[node.exits[x].node];
-  constexpr FieldMask kRestored = kFieldFrame | kFieldExtent | kFieldL3 | kFieldKey | kFieldPort | kFieldReason;
-  return target.type == PlanNode::Type::kOrdered && target.by_lengths && (node.live_out[x] & written & ~kRestored) == 0;
+  constexpr FieldMask kRestored = kFieldFrame | kFieldExtent | kFieldL3 | kFieldKey | kFieldPort | kFieldReason |
+                                  kFieldRule | kFieldMark | kFieldPaint;
+  // What sinks ask for has to be in the batch's columns.
+  return target.type == PlanNode::Type::kOrdered && target.by_lengths &&
+         (node.live_out[x] & written & (~kRestored | plan.at_sinks)) == 0;
 }
 
 // Whole segments, from the frame as it came to the frame as it leaves.
@@ -314,11 +317,14 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
     const std::string& name = router.elements[target.elements[0]]->name;
     if (x < 64 && orders_frames(plan, node, x, o.writes)) {
       o.ordered_exits |= uint64_t{1} << x;
-      ordered += fmt::format(" or to {}, which looks at lengths alone,", name);
+      ordered += fmt::format(" or to {}, which needs no frames,", name);
       const StageTraits last = traits(node.elements.size() - 1);
       const bool strips =
           node.elements.size() > 1 && (last.writes & kFieldExtent) != 0 && (last.writes & kPushes) != kPushes;
       if ((node.live_out[x] & kParsed) != 0) o.shape.net_out = 1;
+      if ((node.live_out[x] & o.writes & kFieldRule) != 0) o.shape.key_out = 1;
+      if ((node.live_out[x] & o.writes & kFieldMark) != 0) o.shape.mark_out = 1;
+      if ((node.live_out[x] & o.writes & kFieldPaint) != 0) o.shape.paint_out = 1;
       if (o.shape.net_out != 0 && strips)
         return not_so(fmt::format("{} needs network headers of what was stripped", name));
     } else if (target.type != PlanNode::Type::kSink && program.stages[stages - 1].next[0] == kPathExit + x) {
@@ -328,7 +334,7 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
   }
   o.on_device = true;
   o.shape.kind = RecordKind::kFrame;
-  o.shape.key_out = one_list ? 1 : 0;
+  if (one_list) o.shape.key_out = 1;
   o.end = static_cast<uint8_t>(node.elements.size());
   o.writes_frame = (o.writes & kFieldFrame) != 0;
   o.why = o.shape.sums == 0    ? "frames are sent and come back edited"
@@ -396,9 +402,8 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (o.keys) shape.kind = RecordKind::kKey4;
   // Of packets that leave as most do.
   if (shape.kind == RecordKind::kFrame) {
-    const uint32_t detail =
-        (shape.key_out != 0 ? sizeof(FrameDetail) : 0) + (shape.tails != 0 ? kTailBytes : 0) + shape.net_out;
-    return {bytes_in(shape), uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} + detail};
+    return {bytes_in(shape), uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} +
+                                 frame_asked_bytes(shape)};
   }
   return {bytes_in(shape), bytes_out(shape)};
 }

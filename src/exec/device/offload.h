@@ -30,7 +30,7 @@ struct Offload {
   bool writes_frame = false;    // bytes of the frame change
   bool marks_lost = false;      // keys: a mark is not that of the rule that comes back, where several lists give marks
   FieldMask writes = 0;         // of the stages on the device
-  // Frames: exits, of the first 64, to elements that take batches in order and look at lengths alone.
+  // Frames: exits, of the first 64, to elements that take batches in order and look at lengths and registers alone.
   uint64_t ordered_exits = 0;
   std::string why;    // one line: why on the device, or why not
   std::string stays;  // one line: which packets stay on the host nevertheless, and why; empty: none

@@ -351,8 +351,8 @@ struct FrameDetail {
 // by output 0.
 inline constexpr uint32_t kTailBytes = 4;
 static_assert(sizeof(FrameDetail) == 8);
-// With RecordShape::net_out a byte of each record is the last: how far behind the packet's first byte its network
-// header begins, and of which family its key is (0, 4 or 6).
+// Then, with RecordShape::mark_out, its mark; with RecordShape::net_out a byte: how far behind the packet's first byte
+// its network header begins, and of which family its key is (0, 4 or 6); with RecordShape::paint_out its paint.
 inline constexpr uint32_t kNetMost = 63;
 static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + kMostPushed <= kNetMost);
 SLUICE_HD constexpr uint8_t net_byte(uint32_t behind, uint32_t family) {
@@ -408,12 +408,14 @@ inline constexpr ByteRanges kRegionRange{{0, kRecordRegion}};
 // What a header or address record carries beside the registers, in this order.
 struct RecordShape {
   RecordKind kind = RecordKind::kKey4;
-  uint8_t key_in = 0;   // the key goes in: the program reads one that was found before
-  uint8_t key_out = 0;  // and comes back; frame: rule and next hop do (FrameDetail)
-  uint8_t moves = 0;    // stages of the program that may move the extent: so many lengths come back
-  uint8_t sums = 0;     // frame: the last stage reads whole frames, from their first byte on
-  uint8_t tails = 0;    // frame: it appends 4 bytes, which come back apart from the frame
-  uint8_t net_out = 0;  // frame: where network headers begin and their family comes back (net_byte)
+  uint8_t key_in = 0;     // the key goes in: the program reads one that was found before
+  uint8_t key_out = 0;    // and comes back; frame: rule and next hop do (FrameDetail)
+  uint8_t moves = 0;      // stages of the program that may move the extent: so many lengths come back
+  uint8_t sums = 0;       // frame: the last stage reads whole frames, from their first byte on
+  uint8_t tails = 0;      // frame: it appends 4 bytes, which come back apart from the frame
+  uint8_t net_out = 0;    // frame: where network headers begin and their family comes back (net_byte)
+  uint8_t mark_out = 0;   // frame: its mark does, 4 bytes
+  uint8_t paint_out = 0;  // frame: its paint does, a byte
   // Header: bytes of the frame that go in and come back, within kRecordRegion. Address: those that are gathered for a
   // pool, and those that are put back from it.
   ByteRanges in = kRegionRange;
@@ -437,9 +439,22 @@ SLUICE_HD constexpr int32_t out_from(const RecordShape& s, int32_t data) {
 SLUICE_HD uint32_t* tails_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
   return reinterpret_cast<uint32_t*>(results.details + (shape.key_out != 0 ? count : 0));
 }
+// Where their marks do.
+SLUICE_HD uint32_t* marks_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
+  return tails_of(shape, results, count) + (shape.tails != 0 ? count : 0);
+}
 // Where their bytes of RecordShape::net_out do.
 SLUICE_HD uint8_t* nets_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
-  return reinterpret_cast<uint8_t*>(tails_of(shape, results, count) + (shape.tails != 0 ? count : 0));
+  return reinterpret_cast<uint8_t*>(marks_of(shape, results, count) + (shape.mark_out != 0 ? count : 0));
+}
+// Where their paints do.
+SLUICE_HD uint8_t* paints_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
+  return nets_of(shape, results, count) + (shape.net_out != 0 ? count : 0);
+}
+// Bytes of what comes back of each frame because somebody asks.
+SLUICE_HD constexpr uint32_t frame_asked_bytes(const RecordShape& s) {
+  return (s.key_out != 0 ? static_cast<uint32_t>(sizeof(FrameDetail)) : 0u) + (s.tails != 0 ? kTailBytes : 0u) +
+         (s.mark_out != 0 ? 4u : 0u) + s.net_out + s.paint_out;
 }
 
 // Words in and out of one record (a key's result is none: it has 8 bytes).
@@ -492,9 +507,7 @@ SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
 SLUICE_HD constexpr size_t results_bytes(const RecordShape& s, uint32_t count) {
   if (s.kind != RecordKind::kFrame) return size_t{count} * bytes_out(s);
   const size_t blocks = (size_t{count} + FrameBlock::kRecords - 1) / FrameBlock::kRecords;
-  return size_t{count} *
-             (8 + (s.key_out != 0 ? sizeof(FrameDetail) : 0) + (s.tails != 0 ? kTailBytes : 0) + s.net_out) +
-         blocks * sizeof(FrameBlock);
+  return size_t{count} * (8 + frame_asked_bytes(s)) + blocks * sizeof(FrameBlock);
 }
 inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
 inline constexpr uint32_t kMaxWordsOut =

@@ -201,7 +201,9 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
   for (uint32_t k = i / 32 * 32; k <= i && (bit == 31 || i + 1 == count); ++k)
     if (!block.has_word(k)) results.words[k] = ~uint64_t{0};
   if (shape.key_out != 0) results.details[i] = frame_detail(walker);
+  if (shape.mark_out != 0) marks_of(shape, results, count)[i] = walker.packet.mark;
   if (shape.net_out != 0) nets_of(shape, results, count)[i] = frame_net(walker);
+  if (shape.paint_out != 0) paints_of(shape, results, count)[i] = walker.packet.paint;
   if (shape.tails != 0 && walker.packet.appended != 0)
     std::memcpy(tails_of(shape, results, count) + i, frame + walker.packet.end - kTailBytes, kTailBytes);
   if ((result & kFrameRedo) != 0 || walker.path == kPathDropped) return;

@@ -57,9 +57,9 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
     if (at == names.end() && names.size() < FlowPacket::kNoInput) names.push_back(name);
   }
   inputs = std::make_shared<const std::vector<std::string>>(std::move(names));
-  auto add = [](auto& ports, unsigned port, Node::Link link) {
-    if (ports.size() <= port) ports.resize(port + 1);
-    ports[port].push_back(link);
+  auto add = [](auto& links, unsigned port, Node::Link link) {
+    if (links.size() <= port) links.resize(port + 1);
+    links[port].push_back(link);
   };
   for (const RouterConnection& c : router.connections) {
     add(nodes[c.from]->outputs_, c.from_port, {c.to, c.to_port, c.pull});
