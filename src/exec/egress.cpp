@@ -258,18 +258,14 @@ void Egress::count_sent(size_t o, Batch& batch, Selection& rows) {
 void Egress::count(unsigned worker, Job& job) {
   if (counted_.empty() || failed() || !only_counts(job.share)) return;
   Counted& own = *counted_[worker];
-  // One thread writes, others may look.
-  const auto add = [](std::atomic<uint64_t>& counter, uint64_t n) {
-    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  };
   for (size_t s = 0; s < at_.size(); ++s) {
     Selection& rows = job.share.sent[s].rows;
     if (outputs_[at_[s]]->port == nullptr || rows.empty()) continue;
     const PortCounters sum =
         count_by_port(job.batch, rows, own.ports.of.get(), own.ports.end, [](uint32_t, uint64_t) {});
     Counted::Sent& sent = own.sent[at_[s]];
-    add(sent.packets, sum.packets);
-    add(sent.bytes, sum.bytes);
+    sent.packets.add(sum.packets);
+    sent.bytes.add(sum.bytes);
     rows.clear();
   }
 }
@@ -717,8 +713,8 @@ void Egress::report(RunReport& report) {
     }
     RunReport::Sink& sink = report.sinks.emplace_back(output.sent);
     for (const auto& counted : counted_) {
-      sink.packets += counted->sent[o].packets.load(std::memory_order_relaxed);
-      sink.bytes += counted->sent[o].bytes.load(std::memory_order_relaxed);
+      sink.packets += counted->sent[o].packets.get();
+      sink.bytes += counted->sent[o].bytes.get();
     }
     if (o < placed_.size()) sink.path = placed_[o];
     report.packets_out += sink.packets;

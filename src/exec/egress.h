@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/count.h"
 #include "exec/batch_sizer.h"
 #include "exec/egress_limiter.h"
 #include "exec/egress_qos.h"
@@ -145,7 +146,7 @@ class Egress {
   // What a worker counted itself.
   struct Counted {
     struct Sent {
-      std::atomic<uint64_t> packets{0}, bytes{0};
+      Count packets, bytes;
     };
     Ports ports;
     std::deque<Sent> sent;  // by output

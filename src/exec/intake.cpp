@@ -129,8 +129,8 @@ void Intake::follow(Intake& before) {
   }
   set_aside_ = std::move(before.set_aside_);
   for (size_t c = 0; c < classes_.size(); ++c) {
-    add(classes_[c]->packets, before.classes_[c]->packets.load(std::memory_order_relaxed));
-    add(classes_[c]->bytes, before.classes_[c]->bytes.load(std::memory_order_relaxed));
+    classes_[c]->packets.add(before.classes_[c]->packets.get());
+    classes_[c]->bytes.add(before.classes_[c]->bytes.get());
     classes_[c]->refused_before = before.read_of(static_cast<uint32_t>(c)).refused;
   }
   begin_ns_ = before.begin_ns_;
@@ -172,18 +172,16 @@ size_t Intake::set_aside_bytes() const {
 }
 
 Intake::Read Intake::read_of(uint32_t c) const {
-  Read read{classes_[c]->packets.load(std::memory_order_relaxed), classes_[c]->bytes.load(std::memory_order_relaxed),
-            classes_[c]->refused_before};
-  for (size_t s = 0; s < sources_.size(); ++s)
-    read.refused += refused_[c * sources_.size() + s]->packets.load(std::memory_order_relaxed);
+  Read read{classes_[c]->packets.get(), classes_[c]->bytes.get(), classes_[c]->refused_before};
+  for (size_t s = 0; s < sources_.size(); ++s) read.refused += refused_[c * sources_.size() + s]->packets.get();
   return read;
 }
 
 void Intake::report(RunReport& report) const {
   report.late_ns = std::max(report.late_ns, late_ns_);
   for (size_t i = 0; i < refused_.size(); ++i) {
-    const uint64_t packets = refused_[i]->packets.load(std::memory_order_relaxed);
-    const uint64_t bytes = refused_[i]->bytes.load(std::memory_order_relaxed);
+    const uint64_t packets = refused_[i]->packets.get();
+    const uint64_t bytes = refused_[i]->bytes.get();
     if (packets == 0) continue;
     ElementCounters& counters = report.totals.elements[plan_.sources[sources_[i % sources_.size()].entry].element];
     counters.packets += packets;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/count.h"
 #include "batch/batch.h"
 #include "exec/live_sleep.h"
 #include "exec/ports.h"
@@ -111,14 +112,11 @@ class Intake {
     std::vector<uint16_t> sorted;  // memory of `rows`, where they are not all
     uint64_t refused_before = 0;   // by graphs before
     // Written by whoever polls, read by any thread.
-    std::atomic<uint64_t> packets{0}, bytes{0};
+    Count packets, bytes;
   };
   struct Refused {
-    std::atomic<uint64_t> packets{0}, bytes{0};
+    Count packets, bytes;
   };
-  static void add(std::atomic<uint64_t>& counter, uint64_t n) {
-    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
 
   struct Ahead;
   struct Source;

@@ -140,11 +140,11 @@ void Intake::sort_read(const Came& came) {
 
 // The packet is dropped: its class has no place.
 void Intake::refuse(unsigned qos_class, uint8_t* frame, uint32_t bytes) {
-  add(classes_[qos_class]->packets, 1);
-  add(classes_[qos_class]->bytes, bytes);
+  classes_[qos_class]->packets.add(1);
+  classes_[qos_class]->bytes.add(bytes);
   Refused& refused = *refused_[qos_class * sources_.size() + read_source_];
-  add(refused.packets, 1);
-  add(refused.bytes, bytes);
+  refused.packets.add(1);
+  refused.bytes.add(bytes);
   if (FramePool* const lender = sources_[read_source_].port->lends(); lender != nullptr) {
     uint8_t* const back[] = {frame};
     lender->give(back);
@@ -235,8 +235,8 @@ Polled Intake::place(unsigned qos_class, const Came& came) {
   }
   k.next += n;
   read_left_ -= n;
-  add(k.packets, n);
-  add(k.bytes, bytes);
+  k.packets.add(n);
+  k.bytes.add(bytes);
   if (job.reads.empty() || job.reads.back().at_ns != read_ns_) job.reads.push_back({read_ns_, 0});
   job.reads.back().packets += n;
   if (open_.add(qos_class, read_ns_, n)) hand_on(qos_class);

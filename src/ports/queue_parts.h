@@ -5,28 +5,18 @@
 #include <poll.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
 
+#include "base/count.h"
 #include "memory/frame_pool.h"
 #include "ports/interface.h"
 #include "ports/port.h"
 
 namespace sluice {
-
-// A counter that one thread writes and any reads.
-class Count {
- public:
-  void add(uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
-  uint64_t get() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<uint64_t> value_{0};
-};
 
 struct RxCounts {
   Count packets, bytes, missed, too_long, invalid;
