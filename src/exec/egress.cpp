@@ -255,19 +255,19 @@ void Egress::count_sent(size_t o, Batch& batch, Selection& rows) {
   counters.bytes += sum.bytes;
 }
 
-void Egress::count(unsigned worker, Job& job) {
-  if (counted_.empty() || failed() || !only_counts(job.share)) return;
+bool Egress::count(unsigned worker, Batch& batch, JobShare& share) {
+  if (counted_.empty() || failed() || !only_counts(share)) return false;
   Counted& own = *counted_[worker];
   for (size_t s = 0; s < at_.size(); ++s) {
-    Selection& rows = job.share.sent[s].rows;
+    Selection& rows = share.sent[s].rows;
     if (outputs_[at_[s]]->port == nullptr || rows.empty()) continue;
-    const PortCounters sum =
-        count_by_port(job.batch, rows, own.ports.of.get(), own.ports.end, [](uint32_t, uint64_t) {});
+    const PortCounters sum = count_by_port(batch, rows, own.ports.of.get(), own.ports.end, [](uint32_t, uint64_t) {});
     Counted::Sent& sent = own.sent[at_[s]];
     sent.packets.add(sum.packets);
     sent.bytes.add(sum.bytes);
     rows.clear();
   }
+  return true;
 }
 
 // Writes to an output what may leave by it; what cannot be written is counted as such.
@@ -490,7 +490,6 @@ void Egress::take(size_t s, std::vector<TxRecord>& records) {
   send(at_[s], records);
 }
 
-// Whether nobody reads the packets of a batch one by one: they are only counted.
 bool Egress::only_counts(const JobShare& share) const {
   return share.followed.empty() && counts_only();
 }

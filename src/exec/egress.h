@@ -69,14 +69,16 @@ class Egress {
   void follow(std::unique_ptr<Next> next);
 
   // By the worker that has run the job, before it is committed, and without the lock: counts packets that nobody reads,
-  // so that whoever commits need not look at them.
-  void count(unsigned worker, Job& job);
+  // so that whoever commits need not look at them. `batch` has the packets. True: that was all of them.
+  bool count(unsigned worker, Batch& batch, JobShare& share);
   // The jobs of one class come in their order. A job's records are not used any more. After an error everything that
   // should have left is counted as dropped.
   void commit(Job& job, uint32_t qos_class);
   // Packets that the packet scheduler brings to sink `s` of the plan, in their order; what `records` refer to lasts
   // until the return. `records` is used up.
   void take(size_t s, std::vector<TxRecord>& records);
+  // Whether nobody reads the packets of a batch one by one: they are only counted.
+  bool only_counts(const JobShare& share) const;
   // Whether it reads no packets but those that are followed.
   bool counts_only() const;
   // What came of a batch there; `lender` as of TxRecord::pool. The rows whose frames sinks took, until the next call.
@@ -152,7 +154,6 @@ class Egress {
     std::deque<Sent> sent;  // by output
   };
 
-  bool only_counts(const JobShare& share) const;
   void put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* lender);
   // `o`: of outputs_.
   void count_sent(size_t o, Batch& batch, Selection& rows);

@@ -224,6 +224,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
     e.lanes_.back()->intake = std::move(intake);
   }
   e.workers_ = e.make_workers(router, plan);
+  e.own_batches_.resize(e.workers_.size());
   if (!options.device.devices.empty()) {
     auto devices = DeviceSet::open(router, plan, e.options_, e.workers_, e.egress_->counts_only());
     if (!devices) return std::move(devices).error();
@@ -443,14 +444,41 @@ void Engine::start(unsigned id, const ChunkClaim& claim) {
   }
   for (FollowedRow& f : job.share.followed) f.packet->worker = id;
   if (lane.alone) worker.expect(lane.intake->next());
+  job.ran_in = own_batch(id, job);
+  if (job.ran_in != nullptr) {
+    job.copies->copy(*job.ran_in, job.taken);
+    job.copies = nullptr;
+  }
   job.copy();
-  worker.start(*job.snapshot, job.batch, job.share, job.source);
+  worker.start(*job.snapshot, job.ran_in != nullptr ? *job.ran_in : job.batch, job.share, job.source);
+}
+
+// Jobs go from core to core, and their memory with them. Where packets are still to be copied, and nobody looks at them
+// when their worker has done with them, they may as well be copied to memory that stays with the worker. nullptr: they
+// may not.
+Batch* Engine::own_batch(unsigned id, Job& job) {
+  if (job.copies == nullptr || alone_ || devices_ != nullptr || ordered_ != nullptr || job.share.fates != nullptr ||
+      !egress_->only_counts(job.share))
+    return nullptr;
+  std::unique_ptr<Batch>& own = own_batches_[id];
+  if (own == nullptr) {
+    auto made = Batch::create(job.batch.capacity(), job.batch.arena().size());
+    if (made) own = std::make_unique<Batch>(std::move(*made));
+  }
+  return own != nullptr && own->capacity() == job.batch.capacity() ? own.get() : nullptr;
 }
 
 void Engine::finish(unsigned id, const ChunkClaim& claim) {
   Lane& lane = lane_of(id);
   Job& job = lane.rings->at(claim.qos_class, claim.sequence);
-  egress_->count(id, job);
+  if (Batch* const own = std::exchange(job.ran_in, nullptr); own == nullptr) {
+    (void)egress_->count(id, job.batch, job.share);
+  } else if (egress_->count(id, *own, job.share)) {
+    own->clear_annotations(job.share.annotated);
+    job.share.annotated.clear();
+  } else {
+    std::swap(job.batch, *own);  // somebody looks after all
+  }
   job.done_ns = now_ns();
   for (const Job::Read& read : job.reads)
     workers_[id]->stats().latency.record(job.done_ns - std::min(job.done_ns, read.at_ns), read.packets);

@@ -167,6 +167,7 @@ class Engine {
   bool waits_with_others(const Lane& lane) const;
   void end_elements(Result<void>& result, bool& damaged);
   void start(unsigned id, const ChunkClaim& claim);
+  Batch* own_batch(unsigned id, Job& job);
   void finish(unsigned id, const ChunkClaim& claim);
   uint32_t resume(Lane& lane);
   void commit(Lane& lane, uint32_t qos_class, uint64_t sequence);
@@ -190,7 +191,8 @@ class Engine {
   Intake::Shared shared_;
   std::unique_ptr<Egress> egress_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::unique_ptr<DeviceSet> devices_;  // none: the CPU alone
+  std::vector<std::unique_ptr<Batch>> own_batches_;  // by worker, from the first packets that it copies there
+  std::unique_ptr<DeviceSet> devices_;               // none: the CPU alone
   std::vector<std::unique_ptr<LiveWorker>> live_;
 
   alignas(64) std::atomic<uint32_t> news_{0};  // changes where somebody who sleeps may have something to do

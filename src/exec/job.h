@@ -34,6 +34,7 @@ struct Job {
   unsigned lane = 0;                    // of the engine
   const BatchSource* copies = nullptr;  // whose packets are still to be copied to the batch; nullptr: they are there
   BatchSource::Taken taken;             // which
+  Batch* ran_in = nullptr;              // its worker's own batch, which has the packets; nullptr: `batch` has them
   FramePool* lender = nullptr;          // whose the frames are; nullptr: they lie in the batch's own memory
   // Of packets of one class that stay in their source's memory: what LentRows has of others in the source's.
   std::vector<FrameRecord> records;
