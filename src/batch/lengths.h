@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "base/assert.h"
@@ -52,38 +54,46 @@ class Lengths {
   // for 64.
   // When they came.
   uint32_t times(uint32_t w, uint64_t rows, uint64_t* to) const {
-    return each(w, rows, [&](uint32_t i, uint32_t n) { to[n] = rows_.timestamps[i] + rows_.later_ns; });
+    const uint64_t* const from = rows_.timestamps + size_t{w} * 64;
+    const uint64_t later = rows_.later_ns;
+    return each(rows, [&](uint32_t b, uint32_t n) { to[n] = from[b] + later; });
   }
   // As they were on the wire, from the first byte on that is left of them.
   uint32_t frames(uint32_t w, uint64_t rows, uint32_t* to) const {
-    if (rows_.trims == nullptr) return each(w, rows, [&](uint32_t i, uint32_t n) { to[n] = untrimmed(i); });
-    return each(w, rows, [&](uint32_t i, uint32_t n) {
-      const FrameTrim trim = rows_.trims[i];
+    const FrameRecord* const records = rows_.records + size_t{w} * 64;
+    const uint32_t tail = rows_.tail;
+    const uint32_t count = each(rows, [&](uint32_t b, uint32_t n) {
+      uint64_t word;  // as one, which is a vector's lane
+      std::memcpy(&word, &records[b], sizeof word);
+      to[n] = static_cast<uint32_t>((word >> 32 & 0xffff) + (word >> 48)) + tail;
+    });
+    if (rows_.trims == nullptr) return count;
+    const FrameTrim* const trims = rows_.trims + size_t{w} * 64;
+    return each(rows, [&](uint32_t b, uint32_t n) {
       // What was cut off at the end was all that is known of it.
-      to[n] = untrimmed(i) - trim.bytes() - (trim.end() != 0 ? rows_.records[i].longer : 0u);
+      to[n] -= trims[b].bytes() + (trims[b].end() != 0 ? records[b].longer : 0u);
     });
   }
   // The same from their network headers on, where they have one.
   uint32_t packets(uint32_t w, uint64_t rows, uint32_t* to) const {
     SLUICE_CHECK((registers_.has & kFieldL3) != 0);
     frames(w, rows, to);
-    const uint8_t* const behind = registers_.behind.data();
-    return each(w, rows, [&](uint32_t i, uint32_t n) { to[n] -= to[n] > behind[i] ? behind[i] : 0u; });
+    const uint8_t* const behind = registers_.behind.data() + size_t{w} * 64;
+    return each(rows, [&](uint32_t b, uint32_t n) { to[n] -= to[n] > behind[b] ? behind[b] : 0u; });
   }
 
  private:
-  uint32_t untrimmed(uint32_t i) const {
-    const FrameRecord record = rows_.records[i];
-    return uint32_t{record.bytes} + record.longer + rows_.tail;
-  }
+  static_assert(std::endian::native == std::endian::little && offsetof(FrameRecord, bytes) == 4 &&
+                offsetof(FrameRecord, longer) == 6);
+  // Loops of as many turns as are known are vector code.
   template <typename Do>
-  static uint32_t each(uint32_t w, uint64_t rows, Do&& visit) {
+  static uint32_t each(uint64_t rows, Do&& visit) {
     if (rows == ~uint64_t{0}) {
-      for (uint32_t n = 0; n < 64; ++n) visit(w * 64 + n, n);
+      for (uint32_t n = 0; n < 64; ++n) visit(n, n);
       return 64;
     }
     uint32_t n = 0;
-    for (; rows != 0; rows &= rows - 1) visit(w * 64 + static_cast<uint32_t>(std::countr_zero(rows)), n++);
+    for (; rows != 0; rows &= rows - 1) visit(static_cast<uint32_t>(std::countr_zero(rows)), n++);
     return n;
   }
 

@@ -25,9 +25,21 @@ class PacketClock {
     if (timestamp_ns > now_ns_) now_ns_ = timestamp_ns;
     return now_ns_;
   }
-  // The same of packets one behind the other. True: some time stamps went back.
+  // The same of packets one behind the other, one or more. True: some time stamps went back.
   bool at(uint64_t* timestamps_ns, uint32_t count) {
-    uint64_t differ = 0;
+    // A difference below 0 has its highest bit. (So has one of 292 years, for which the way below is as good.)
+    uint64_t differ = timestamps_ns[0] - now_ns_;
+    const auto look = [&](uint32_t i) { differ |= timestamps_ns[i] - timestamps_ns[i - 1]; };
+    if (count == 64) {
+      for (uint32_t i = 1; i < 64; ++i) look(i);
+    } else {
+      for (uint32_t i = 1; i < count; ++i) look(i);
+    }
+    if (differ >> 63 == 0) {
+      now_ns_ = timestamps_ns[count - 1];
+      return false;
+    }
+    differ = 0;
     for (uint32_t i = 0; i < count; ++i) {
       const uint64_t now = at(timestamps_ns[i]);
       differ |= now ^ timestamps_ns[i];

@@ -344,7 +344,7 @@ void Intake::hand_out(Job& job) {
   job.share.clear();
   if (job.ordered != nullptr) {
     job.ordered->begin(shared_->tickets.fetch_add(1, std::memory_order_relaxed));
-    job.batch.clear_departures();
+    if (job.ordered->delays()) job.batch.clear_departures();
   }
   if (options_.ended) follow(job);
   publish(job, 0);

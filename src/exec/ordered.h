@@ -76,6 +76,8 @@ class OrderedPass {
     node.turn.store(sequence_ + 1, std::memory_order_release);
     return true;
   }
+  // Whether packets may be given departures.
+  bool delays() const { return nodes_->delayed() != 0; }
   // By which output packets leave, once they have passed.
   std::span<const Selection> out(unsigned node) const { return out_[node]; }
 

@@ -679,8 +679,15 @@ void Worker::bring_registers(const RecordShape& shape, const FrameResults& resul
   if (shape.net_out != 0) {
     uint8_t* const behind = BroughtRegisters::room(to.behind, rows);
     const uint8_t* const nets = nets_of(shape, results, count);
-    for (uint32_t i = 0; i < count; ++i)
-      behind[i] = static_cast<uint8_t>(net_family(nets[i]) != 0 ? net_behind(nets[i]) : 0);
+    const auto bring = [&](uint32_t i) {
+      behind[i] = net_family(nets[i]) != 0 ? static_cast<uint8_t>(net_behind(nets[i])) : uint8_t{0};
+    };
+    uint32_t at = 0;
+    // Loops of as many turns as are known are vector code.
+    for (; at + 64 <= count; at += 64) {
+      for (uint32_t i = 0; i < 64; ++i) bring(at + i);
+    }
+    for (; at < count; ++at) bring(at);
     to.has |= kFieldL3;
   }
   if (shape.key_out != 0 && (live & kFieldRule) != 0) {

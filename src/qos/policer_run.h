@@ -38,30 +38,51 @@ class PolicerRun {
   }
 
  private:
-  template <bool kTwoRates>
-  bool run(PolicerState& state, const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) const {
-    uint64_t committed = committed_burst_ - state.committed, excess = excess_burst_ - state.excess;
-    uint64_t last = state.last_ns, most_committed = 0, most_excess = 0;
-    uint32_t longest = 0;
-    SLUICE_CHECK(count <= 64 && (count == 0 || now_ns[0] >= last));
+  // What both buckets lack, and the most that they lacked behind a packet.
+  struct Lacks {
+    uint64_t committed, excess, most_committed = 0, most_excess = 0;
+  };
+  // `kLong`: pauses may be longer than those that fill both buckets. `kExcess`: something comes to the second bucket,
+  // or is taken from it.
+  template <bool kTwoRates, bool kLong, bool kExcess>
+  void walk(Lacks& lacks, uint64_t last, const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) const {
+    uint64_t committed = lacks.committed, excess = lacks.excess, most_committed = 0, most_excess = 0;
     for (uint32_t i = 0; i < count; ++i) {
       const uint64_t elapsed = now_ns[i] - last;
       last = now_ns[i];
-      const uint64_t gained = std::min(elapsed, committed_fills_ns_) * committed_rate_;
+      const uint64_t gained = (kLong ? std::min(elapsed, committed_fills_ns_) : elapsed) * committed_rate_;
       const uint64_t cost = bytes[i] * PolicerConfig::kUnitsPerByte;
-      longest |= bytes[i];
-      const uint64_t over = left_of(gained, committed);
+      if constexpr (kExcess) {
+        // One rate: what the first bucket has no room for goes to the second (RFC 2697 section 3).
+        excess = left_of(excess, kTwoRates ? (kLong ? std::min(elapsed, peak_fills_ns_) : elapsed) * peak_rate_
+                                           : left_of(gained, committed));
+        if (kTwoRates) excess += cost;
+        most_excess = std::max(most_excess, excess);
+      }
       committed = left_of(committed, gained) + cost;
-      // One rate: what the first bucket has no room for goes to the second (RFC 2697 section 3).
-      excess = left_of(excess, kTwoRates ? std::min(elapsed, peak_fills_ns_) * peak_rate_ : over);
-      if (kTwoRates) excess += cost;
       most_committed = std::max(most_committed, committed);
-      most_excess = std::max(most_excess, excess);
     }
+    lacks = {committed, excess, most_committed, most_excess};
+  }
+  template <bool kTwoRates>
+  bool run(PolicerState& state, const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) const {
+    if (count == 0) return true;
+    SLUICE_CHECK(count <= 64 && now_ns[0] >= state.last_ns);
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < count; ++i) longest |= bytes[i];
     // 64 packets of less fit 64 bits above the largest burst.
     if (longest >= 1u << 20) return false;
-    if (most_committed > committed_burst_ || most_excess > excess_burst_) return false;
-    state = {committed_burst_ - committed, excess_burst_ - excess, last};
+    Lacks lacks{committed_burst_ - state.committed, excess_burst_ - state.excess};
+    const uint64_t elapsed = now_ns[count - 1] - state.last_ns;
+    if (elapsed > committed_fills_ns_ || (kTwoRates && elapsed > peak_fills_ns_)) {
+      walk<kTwoRates, true, true>(lacks, state.last_ns, now_ns, bytes, count);
+    } else if (kTwoRates || lacks.excess != 0) {
+      walk<kTwoRates, false, true>(lacks, state.last_ns, now_ns, bytes, count);
+    } else {
+      walk<kTwoRates, false, false>(lacks, state.last_ns, now_ns, bytes, count);
+    }
+    if (lacks.most_committed > committed_burst_ || lacks.most_excess > excess_burst_) return false;
+    state = {committed_burst_ - lacks.committed, excess_burst_ - lacks.excess, now_ns[count - 1]};
     return true;
   }
   // a - b, 0 where it is less: without a branch, as nobody guesses when a bucket is full.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <memory>
 #include <string>
@@ -24,6 +25,9 @@ class PolicerBank {
  public:
   PolicerBank() = default;
   PolicerBank(const PolicerConfig& config, PoliceBy by) : config_(config), run_(config), by_(by) {}
+  // A copy's buckets would lie elsewhere.
+  PolicerBank(PolicerBank&&) = default;
+  PolicerBank& operator=(PolicerBank&&) = default;
 
   // The color of a packet, which is paid for. Buckets of those who come for the first time are full.
   Color police(uint64_t now_ns, uint32_t bytes, uint8_t paint, uint32_t rule, uint32_t mark) {
@@ -31,18 +35,13 @@ class PolicerBank {
                          : by_ == PoliceBy::kRule ? rule
                          : by_ == PoliceBy::kMark ? mark
                                                   : 0;
-    if (last_ == nullptr || who != last_who_) {
-      last_ = &buckets_.try_emplace(who, PolicerState::full(config_, now_ns)).first->second;
-      last_who_ = who;
-    }
     const Color before = paint == 0 ? Color::kGreen : paint == 1 ? Color::kYellow : Color::kRed;
-    return sluice::police(config_, *last_, now_ns, bytes, before);
+    return sluice::police(config_, buckets_of(who, now_ns), now_ns, bytes, before);
   }
   // Of packets without registers to look at, as PolicerRun::all_green; false where there may be some.
   bool all_green(const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) {
     if (by_ != PoliceBy::kAll || config_.color_aware != 0) return false;
-    if (last_ == nullptr) last_ = &buckets_.try_emplace(0, PolicerState::full(config_, now_ns[0])).first->second;
-    return run_.all_green(*last_, now_ns, bytes, count);
+    return run_.all_green(buckets_of(0, now_ns[0]), now_ns, bytes, count);
   }
   // Tokens of another bank, as far as these buckets go.
   void take(const PolicerBank& from, uint64_t now_ns) {
@@ -52,15 +51,24 @@ class PolicerBank {
       refill(from.config_, was, now_ns);
       buckets_[who] = {std::min(was.committed, full.committed), std::min(was.excess, full.excess), now_ns};
     }
-    last_ = nullptr;
   }
 
  private:
+  PolicerState& buckets_of(uint32_t who, uint64_t now_ns) {
+    PolicerState*& known = who < near_.size() ? near_[who] : last_;
+    if (known == nullptr || (who >= near_.size() && who != last_who_)) {
+      known = &buckets_.try_emplace(who, PolicerState::full(config_, now_ns)).first->second;
+      if (who >= near_.size()) last_who_ = who;
+    }
+    return *known;
+  }
+
   PolicerConfig config_;
   PolicerRun run_;
   PoliceBy by_ = PoliceBy::kAll;
   std::unordered_map<uint32_t, PolicerState> buckets_;  // its entries stay where they are
-  PolicerState* last_ = nullptr;                        // of last_who_
+  std::array<PolicerState*, 256> near_{};               // of the least numbers, all classes among them
+  PolicerState* last_ = nullptr;                        // of the others, that of last_who_
   uint32_t last_who_ = 0;
 };
 
