@@ -35,7 +35,7 @@ struct BroughtRegisters {
 // `rows` and `registers` outlive it. Packets are rows.
 class Lengths {
  public:
-  // `keeps_paint`: somebody looks later at what set_paint says.
+  // `keeps_paint`: somebody looks later at what is written to paint_at.
   Lengths(const LentRows& rows, uint32_t count, BroughtRegisters& registers, bool keeps_paint)
       : rows_(rows), registers_(registers), keeps_paint_(keeps_paint) {
     if (!keeps_paint || (registers.has & kFieldPaint) != 0) return;
@@ -48,7 +48,7 @@ class Lengths {
   uint8_t paint(uint32_t i) const { return (registers_.has & kFieldPaint) != 0 ? registers_.paints[i] : uint8_t{0}; }
   bool keeps_paint() const { return keeps_paint_; }
   // Where it keeps them.
-  void set_paint(uint32_t i, uint8_t paint) { registers_.paints[i] = paint; }
+  uint8_t& paint_at(uint32_t i) { return registers_.paints[i]; }
 
   // Of rows w * 64 + b, where b are the bits of `rows`, one behind the other; returns how many these are. `to` has room
   // for 64.

@@ -318,7 +318,7 @@ class PacketWays::Walk final : public HostContext {
         break;
       case ElementKind::kOrdered: {
         std::vector<Selection> out(element.outputs);
-        element.make_ordered()->process(*batch_, one, out);
+        element.make_ordered()->process(*batch_, nullptr, one, nullptr, out);
         for (size_t n = 0; n < out.size(); ++n) {
           if (out[n].has(row_)) output_ = static_cast<int>(n);
         }

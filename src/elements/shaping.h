@@ -25,31 +25,30 @@ class PacketClock {
     if (timestamp_ns > now_ns_) now_ns_ = timestamp_ns;
     return now_ns_;
   }
-  // The same of packets one behind the other, one or more. True: some time stamps went back.
-  bool at(uint64_t* timestamps_ns, uint32_t count) {
-    // A difference below 0 has its highest bit. (So has one of 292 years, for which the way below is as good.)
-    uint64_t differ = timestamps_ns[0] - now_ns_;
-    const auto look = [&](uint32_t i) { differ |= timestamps_ns[i] - timestamps_ns[i - 1]; };
+  // Whether it does not change that.
+  bool passes(uint64_t timestamp_ns) const { return timestamp_ns >= now_ns_; }
+
+ private:
+  uint64_t now_ns_ = 0;
+};
+
+// Time stamps and lengths of those packets of 64 rows that an element takes in order, one behind the other.
+struct OrderedWord {
+  uint64_t times[64];
+  uint32_t bytes[64];
+  uint32_t count = 0;
+
+  bool times_go_back() const {
+    // A difference below 0 has its highest bit. (So has one of 292 years.)
+    uint64_t differ = 0;
+    const auto look = [&](uint32_t i) { differ |= times[i] - times[i - 1]; };
     if (count == 64) {
       for (uint32_t i = 1; i < 64; ++i) look(i);
     } else {
       for (uint32_t i = 1; i < count; ++i) look(i);
     }
-    if (differ >> 63 == 0) {
-      now_ns_ = timestamps_ns[count - 1];
-      return false;
-    }
-    differ = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint64_t now = at(timestamps_ns[i]);
-      differ |= now ^ timestamps_ns[i];
-      timestamps_ns[i] = now;
-    }
-    return differ != 0;
+    return differ >> 63 != 0;
   }
-
- private:
-  uint64_t now_ns_ = 0;
 };
 
 inline ArgumentSpec burst_bytes_argument(const char* name, bool mandatory, const char* standard, const char* help) {

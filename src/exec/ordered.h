@@ -57,22 +57,25 @@ class OrderedPass {
  public:
   // `nodes` outlives it.
   explicit OrderedPass(OrderedNodes& nodes) : nodes_(&nodes) {
-    for (const auto& node : nodes.nodes_) out_.emplace_back(node->outputs);
+    for (const auto& node : nodes.nodes_) {
+      out_.emplace_back(node->outputs);
+      prepared_.push_back(node->element->make_prepared());
+    }
   }
 
   // For batch number `sequence` of the run: 0, 1, 2, ...
   void begin(uint64_t sequence) { sequence_ = sequence; }
+  // What needs no turn, of the same packets, before they ask for it.
+  void prepare(unsigned n, Batch& batch, Lengths* lengths, const Selection& packets) {
+    if (prepared_[n] != nullptr) nodes_->nodes_[n]->element->prepare(batch, lengths, packets, *prepared_[n]);
+  }
   // Runs the element over `packets` of the batch, which may be none, if its turn has come; once per batch. False: not
   // yet. `lengths`: the batch's columns are not filled, and these are what it looks at; else nullptr.
-  bool pass(unsigned n, Batch& batch, const Selection& packets, Lengths* lengths) {
+  bool pass(unsigned n, Batch& batch, Lengths* lengths, const Selection& packets) {
     OrderedNodes::Node& node = *nodes_->nodes_[n];
     if (node.turn.load(std::memory_order_acquire) != sequence_) return false;
     for (Selection& out : out_[n]) out.clear();
-    if (lengths != nullptr) {
-      node.element->process_lengths(*lengths, batch, packets, out_[n]);
-    } else {
-      node.element->process(batch, packets, out_[n]);
-    }
+    node.element->process(batch, lengths, packets, prepared_[n].get(), out_[n]);
     node.turn.store(sequence_ + 1, std::memory_order_release);
     return true;
   }
@@ -84,7 +87,8 @@ class OrderedPass {
  private:
   OrderedNodes* nodes_;
   uint64_t sequence_ = 0;
-  std::vector<std::vector<Selection>> out_;  // by node and output
+  std::vector<std::vector<Selection>> out_;                            // by node and output
+  std::vector<std::unique_ptr<Element::Ordered::Prepared>> prepared_;  // by node
 };
 
 }  // namespace sluice

@@ -467,7 +467,8 @@ void Worker::leave(const PlanNode& node, size_t exit, const Selection& packets) 
 bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
   OrderedPass& pass = *walk_->share->ordered;
   Batch& batch = *walk_->batch;
-  if (!walk_->arrived) {
+  const bool arrives = !walk_->arrived;
+  if (arrives) {
     walk_->arrived = true;
     walk_->dirty[walk_->node] = 0;
     for (unsigned input = 1; input < node.inputs; ++input) {
@@ -485,14 +486,16 @@ bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
     lengths.emplace(*rows, batch.size(), walk_->share->brought,
                     std::any_of(node.live_out.begin(), node.live_out.end(), reads_paint));
   }
-  if (!pass.pass(node.ordered, batch, inputs[0], lengths ? &*lengths : nullptr)) return false;
+  Lengths* const by = lengths ? &*lengths : nullptr;
+  if (arrives) pass.prepare(node.ordered, batch, by, inputs[0]);
+  if (!pass.pass(node.ordered, batch, by, inputs[0])) return false;
   walk_->arrived = false;
   Selection own = inputs[0];
   inputs[0].clear();
   for (size_t out = 0; out < pass.out(node.ordered).size(); ++out) {
-    const Selection by = pass.out(node.ordered)[out].both(own);
-    own.subtract(by);
-    if (!by.empty()) leave(node, out, by);
+    const Selection leaving = pass.out(node.ordered)[out].both(own);
+    own.subtract(leaving);
+    if (!leaving.empty()) leave(node, out, leaving);
   }
   leave(node, node.exits.size(), own);
   return true;

@@ -184,20 +184,32 @@ class Element {
   // get the same answers on any number of workers and beside any device. One thread at a time.
   struct Ordered {
     virtual ~Ordered() = default;
-    // Takes `packets` of a batch in the order of rows. Each is added to the selection of the output by which it leaves,
-    // of `out` (one an output, all empty); one that is in none is dropped with the reason in its annotation.
-    virtual void process(Batch& batch, const Selection& packets, std::span<Selection> out) = 0;
-    // The same where Element::by_lengths, and nobody has filled the batch's columns: of these it writes annotations of
-    // packets that it drops, and departures.
-    virtual void process_lengths(Lengths& lengths, Batch& batch, const Selection& packets, std::span<Selection> out) {
+    // What can be known of a batch before its turn. Belongs to one batch after the other.
+    struct Prepared {
+      virtual ~Prepared() = default;
+    };
+    // nullptr: nothing can.
+    virtual std::unique_ptr<Prepared> make_prepared() const { return nullptr; }
+    // Before `process`, with the same packets, by the worker that has them: beside other batches' `prepare` and
+    // `process`. What is done here is not done in turn.
+    virtual void prepare(Batch& batch, Lengths* lengths, const Selection& packets, Prepared& prepared) const {
+      (void)batch;
       (void)lengths;
-      process(batch, packets, out);
+      (void)packets;
+      (void)prepared;
     }
+    // Takes `packets` of a batch in the order of rows. Each is added to the selection of the output by which it leaves,
+    // of `out` (one an output, all empty); one that is in none is dropped with the reason in its annotation. `lengths`:
+    // nobody has filled the batch's columns, and it reads these; of the batch it writes annotations of packets that it
+    // drops, and departures. nullptr: the columns are there, as always where not Element::by_lengths. `prepared`: as
+    // `prepare` left it; nullptr where make_prepared says so.
+    virtual void process(Batch& batch, Lengths* lengths, const Selection& packets, Prepared* prepared,
+                         std::span<Selection> out) = 0;
   };
   virtual std::unique_ptr<Ordered> make_ordered() const { return nullptr; }
   // Whether of a packet it reads its time stamp, its lengths and registers that Lengths has, of which stage_traits says
   // which (kFieldL3: the network header's length), and writes but its paint and its reason: so that it needs no column
-  // of the batch (process_lengths).
+  // of the batch (Ordered::process).
   virtual bool by_lengths() const { return false; }
   // Whether packets may leave later than they come (Batch::departure_ns); how many wait at a time at most, else 0.
   virtual uint32_t delays() const { return 0; }

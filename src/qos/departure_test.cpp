@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "qos/departure_run.h"
 #include "qos/fraction.h"
 
 namespace sluice {
@@ -69,6 +70,57 @@ RC_GTEST_PROP(Departure, IsTheExactOneOrLessThanOneNanosecondLater, ()) {
     RC_ASSERT(departure >= last);
     last = departure;
   }
+}
+
+// Any schedule, and packets where they begin to wait: true where each finds the word below what was sent by then and a
+// burst, so that stamp() lets it go when it comes, with the same word behind them; and else nothing has changed.
+RC_GTEST_PROP(DepartureRun, KnowsWhetherNobodyWaits, ()) {
+  const uint64_t bps = *any_shaped_rate();
+  const auto burst = *rc::gen::oneOf(rc::gen::just<uint32_t>(0), rc::gen::inRange<uint32_t>(0, 100'000));
+  const uint64_t epoch = *rc::gen::inRange<uint64_t>(0, uint64_t{1} << 40);
+  const auto rate = DepartureRate::of(bps, burst, epoch);
+  const uint64_t packet_ns = 1000 * 8'000'000'000ull / bps;
+  uint64_t now = epoch, word = 0;
+  int went = 0, waited = 0;
+  for (int blocks = 0; blocks < 30; ++blocks) {
+    const auto count = *rc::gen::inRange<uint32_t>(1, 65);
+    // As many as the rate has room for, or some more.
+    const uint64_t pause_ns = *rc::gen::element<uint64_t>(1, 2, 4) * packet_ns;
+    std::vector<uint64_t> times(count);
+    std::vector<uint32_t> bytes(count);
+    uint64_t one_by_one = word;
+    bool below = true;
+    for (uint32_t i = 0; i < count; ++i) {
+      now += *rc::gen::weightedOneOf<uint64_t>({{8, rc::gen::inRange<uint64_t>(0, pause_ns + 2)},
+                                                {4, rc::gen::just(pause_ns)},
+                                                {1, rc::gen::inRange<uint64_t>(0, uint64_t{1} << 40)}});
+      times[i] = now;
+      bytes[i] = *rc::gen::inRange<uint32_t>(20, 1501);
+      below &= one_by_one < rate.units_at(now) + rate.burst_units;
+      const uint64_t before = one_by_one;
+      const uint64_t at = stamp(rate, one_by_one, now, bytes[i]);
+      RC_ASSERT(before >= rate.units_at(now) + rate.burst_units || at == now);
+    }
+    const uint64_t before = word;
+    const bool got = nobody_waits(rate, word, DepartureBlock::of(rate, times.data(), bytes.data(), count));
+    RC_ASSERT(got == below);
+    RC_ASSERT(word == (got ? one_by_one : before));
+    word = one_by_one;
+    ++(got ? went : waited);
+  }
+  RC_CLASSIFY(went != 0 && waited != 0, "both");
+}
+
+TEST(DepartureRun, FramesThatAreNoneAndWhatTheWordHasNoRoomFor) {
+  const auto rate = DepartureRate::of(DepartureRate::kMostBps, 1500);
+  const uint64_t now[] = {0, uint64_t{1} << 57};
+  const uint32_t bytes[] = {64, 64}, longer = 1u << 20;
+  EXPECT_FALSE(DepartureBlock::of(rate, now, bytes, 2).known);
+  EXPECT_FALSE(DepartureBlock::of(rate, now, &longer, 1).known);
+  uint64_t word = 0;
+  EXPECT_FALSE(nobody_waits(rate, word, {}));
+  EXPECT_TRUE(nobody_waits(rate, word, DepartureBlock::of(rate, now, bytes, 1)));
+  EXPECT_EQ(word, uint64_t{64} << rate.unit_bits);
 }
 
 TEST(Departure, TenSecondsOfBacklogAtEveryDecadeEndWhereExactArithmeticDoes) {

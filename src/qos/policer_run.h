@@ -1,11 +1,15 @@
 // host only
-// Many packets of one color-blind policer, one behind the other, that are all green: most are, where a policer is there
-// for those who send too much. police() says each packet's color before the next one's; here both buckets are paid from
-// as if they could not be empty, and one look at the most that they ever lacked says whether that was so.
+// Blocks of packets of one color-blind policer that are all green, which most are where a policer is there for those
+// who send too much. What a block does to a bucket is known without the bucket: whoever has the packets finds it,
+// beside others, and the policer's one owner takes a block by a few comparisons.
 //
-// A bucket is what it lacks of its burst, so that what comes in is subtracted down to 0. What comes in does not depend
-// on the bucket: a pause is cut to the time that fills both, so that its product fits 64 bits (two bursts are less than
-// 2^64 units, by more than a nanosecond of any rate).
+// Let a bucket lack l of its burst when the first packet comes, and packet i cost c_i and find what came in since the
+// one before, g_i. Behind it l_i = max(l_{i-1} - g_i, 0) + c_i is lacking, as long as the bucket pays for all. With
+//   a_i = c_1 + ... + c_i - (g_2 + ... + g_i)     what it lacks of them, had it never been full
+//   b_k = a_{k-1} - g_k,  b_1 = 0
+// l_i is the largest of l + a_i and, of all k <= i, a_i - b_k: the bucket was full when packet k came. So of a block
+// the largest a_i, the largest a_i - b_k and both of its last packet are enough (the max-plus convolution of Le Boudec
+// and Thiran, Network Calculus, 2001, section 1.2).
 #pragma once
 
 #include <algorithm>
@@ -18,6 +22,19 @@ namespace sluice {
 
 class PolicerRun {
  public:
+  // What a block does to a bucket; in units.
+  struct Bucket {
+    int64_t most = 0,
+            most_from_full = 0;          // that it lacks behind a packet, beside what it lacked before; from a full one
+    int64_t end = 0, end_from_full = 0;  // the same behind the last
+  };
+  struct Block {
+    bool known = false;  // else packets have to be asked for one by one
+    uint64_t first_ns = 0, last_ns = 0;
+    int64_t cost = 0;
+    Bucket committed, peak;  // two rates: the second
+  };
+
   PolicerRun() = default;
   explicit PolicerRun(const PolicerConfig& config)
       : two_rates_(config.two_rates != 0),
@@ -25,77 +42,86 @@ class PolicerRun {
         peak_rate_(config.peak_bps),
         committed_burst_(config.committed_burst_bytes * PolicerConfig::kUnitsPerByte),
         excess_burst_(config.excess_burst_bytes * PolicerConfig::kUnitsPerByte) {
+    // Two bursts are less than 2^64 units, by more than a nanosecond of any rate.
     const uint64_t both = committed_burst_ + excess_burst_;
     committed_fills_ns_ = committed_rate_ == 0 ? 0 : both / committed_rate_ + 1;
     peak_fills_ns_ = peak_rate_ == 0 ? 0 : both / peak_rate_ + 1;
+    longest_ns_ = (uint64_t{1} << 62) / std::max({committed_rate_, peak_rate_, uint64_t{1}});
   }
 
-  // Of `count` packets, 64 at most, of `bytes[i]` of the IP packet that come at `now_ns[i]`: whether all are green,
-  // which are paid for then. Times do not go down, and none is before state.last_ns. False: not all are, or one is
-  // longer than any frame, and nothing was paid.
-  bool all_green(PolicerState& state, const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) const {
-    return two_rates_ ? run<true>(state, now_ns, bytes, count) : run<false>(state, now_ns, bytes, count);
+  // `count` packets, 1 to 64, of `bytes[i]` of the IP packet that come at `now_ns[i]`, which do not go down.
+  // Thread-safe.
+  Block block(const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) const {
+    SLUICE_CHECK(count >= 1 && count <= 64);
+    Block block{false, now_ns[0], now_ns[count - 1], 0, {}, {}};
+    uint32_t longest = 0;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      longest |= bytes[i];
+      sum += bytes[i];
+    }
+    // 64 packets of 2^20 bytes are less than 2^60 units.
+    if (longest >= 1u << 20 || block.last_ns - block.first_ns > longest_ns_) return block;
+    block.known = true;
+    block.cost = static_cast<int64_t>(sum * PolicerConfig::kUnitsPerByte);
+    block.committed = bucket(committed_rate_, now_ns, bytes, count);
+    if (two_rates_) block.peak = bucket(peak_rate_, now_ns, bytes, count);
+    return block;
+  }
+  // Whether all of the block are green, which are paid for then. Its first packet does not come before state.last_ns.
+  // False: not all are, or nobody knows, and nothing was paid.
+  bool all_green(PolicerState& state, const Block& block) const {
+    if (!block.known) return false;
+    SLUICE_CHECK(block.first_ns >= state.last_ns);
+    const uint64_t elapsed = block.first_ns - state.last_ns;
+    const uint64_t committed = committed_burst_ - state.committed, excess = excess_burst_ - state.excess;
+    const uint64_t gained = std::min(elapsed, committed_fills_ns_) * committed_rate_;
+    const auto lacks = static_cast<int64_t>(left_of(committed, gained));
+    if (most(lacks, block.committed) > static_cast<int64_t>(committed_burst_)) return false;
+    const int64_t end = std::max(lacks + block.committed.end, block.committed.end_from_full);
+    uint64_t excess_end = 0;
+    if (two_rates_) {
+      const auto second = static_cast<int64_t>(left_of(excess, std::min(elapsed, peak_fills_ns_) * peak_rate_));
+      if (most(second, block.peak) > static_cast<int64_t>(excess_burst_)) return false;
+      excess_end = static_cast<uint64_t>(std::max(second + block.peak.end, block.peak.end_from_full));
+    } else {
+      // What the first bucket has no room for goes to the second (RFC 2697 section 3): before the block, and in it all
+      // that came in but did not make up for what the first one lacked and paid.
+      const uint64_t came = (block.last_ns - block.first_ns) * committed_rate_;
+      const auto taken = static_cast<uint64_t>(lacks + block.cost - end);
+      excess_end = left_of(left_of(excess, left_of(gained, committed)), came - taken);
+    }
+    state = {committed_burst_ - static_cast<uint64_t>(end), excess_burst_ - excess_end, block.last_ns};
+    return true;
   }
 
  private:
-  // What both buckets lack, and the most that they lacked behind a packet.
-  struct Lacks {
-    uint64_t committed, excess, most_committed = 0, most_excess = 0;
-  };
-  // `kLong`: pauses may be longer than those that fill both buckets. `kExcess`: something comes to the second bucket,
-  // or is taken from it.
-  template <bool kTwoRates, bool kLong, bool kExcess>
-  void walk(Lacks& lacks, uint64_t last, const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) const {
-    uint64_t committed = lacks.committed, excess = lacks.excess, most_committed = 0, most_excess = 0;
+  static Bucket bucket(uint64_t rate, const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) {
+    int64_t a = 0, least_b = 0;
+    Bucket bucket{INT64_MIN, INT64_MIN, 0, 0};
+    uint64_t last = now_ns[0];
     for (uint32_t i = 0; i < count; ++i) {
-      const uint64_t elapsed = now_ns[i] - last;
+      const int64_t b = a - static_cast<int64_t>((now_ns[i] - last) * rate);
       last = now_ns[i];
-      const uint64_t gained = (kLong ? std::min(elapsed, committed_fills_ns_) : elapsed) * committed_rate_;
-      const uint64_t cost = bytes[i] * PolicerConfig::kUnitsPerByte;
-      if constexpr (kExcess) {
-        // One rate: what the first bucket has no room for goes to the second (RFC 2697 section 3).
-        excess = left_of(excess, kTwoRates ? (kLong ? std::min(elapsed, peak_fills_ns_) : elapsed) * peak_rate_
-                                           : left_of(gained, committed));
-        if (kTwoRates) excess += cost;
-        most_excess = std::max(most_excess, excess);
-      }
-      committed = left_of(committed, gained) + cost;
-      most_committed = std::max(most_committed, committed);
+      least_b = std::min(least_b, b);
+      a = b + static_cast<int64_t>(bytes[i] * PolicerConfig::kUnitsPerByte);
+      bucket.most = std::max(bucket.most, a);
+      bucket.most_from_full = std::max(bucket.most_from_full, a - least_b);
     }
-    lacks = {committed, excess, most_committed, most_excess};
+    bucket.end = a;
+    bucket.end_from_full = a - least_b;
+    return bucket;
   }
-  template <bool kTwoRates>
-  bool run(PolicerState& state, const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) const {
-    if (count == 0) return true;
-    SLUICE_CHECK(count <= 64 && now_ns[0] >= state.last_ns);
-    uint32_t longest = 0;
-    for (uint32_t i = 0; i < count; ++i) longest |= bytes[i];
-    // 64 packets of less fit 64 bits above the largest burst.
-    if (longest >= 1u << 20) return false;
-    Lacks lacks{committed_burst_ - state.committed, excess_burst_ - state.excess};
-    const uint64_t elapsed = now_ns[count - 1] - state.last_ns;
-    if (elapsed > committed_fills_ns_ || (kTwoRates && elapsed > peak_fills_ns_)) {
-      walk<kTwoRates, true, true>(lacks, state.last_ns, now_ns, bytes, count);
-    } else if (kTwoRates || lacks.excess != 0) {
-      walk<kTwoRates, false, true>(lacks, state.last_ns, now_ns, bytes, count);
-    } else {
-      walk<kTwoRates, false, false>(lacks, state.last_ns, now_ns, bytes, count);
-    }
-    if (lacks.most_committed > committed_burst_ || lacks.most_excess > excess_burst_) return false;
-    state = {committed_burst_ - lacks.committed, excess_burst_ - lacks.excess, now_ns[count - 1]};
-    return true;
+  static int64_t most(int64_t lacks, const Bucket& bucket) {
+    return std::max(lacks + bucket.most, bucket.most_from_full);
   }
-  // a - b, 0 where it is less: without a branch, as nobody guesses when a bucket is full.
-  static uint64_t left_of(uint64_t a, uint64_t b) {
-    uint64_t less = a < b ? 1 : 0;
-    asm("" : "+r"(less));
-    return (a - b) & (less - 1);
-  }
+  static uint64_t left_of(uint64_t a, uint64_t b) { return a < b ? 0 : a - b; }
 
   bool two_rates_ = false;
   uint64_t committed_rate_ = 0, peak_rate_ = 0;
   uint64_t committed_burst_ = 0, excess_burst_ = 0;      // in units
   uint64_t committed_fills_ns_ = 0, peak_fills_ns_ = 0;  // until both buckets are full
+  uint64_t longest_ns_ = 0;                              // of a block
 };
 
 }  // namespace sluice

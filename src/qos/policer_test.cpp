@@ -108,7 +108,8 @@ RC_GTEST_PROP(Policer, GivesTheColorsOfTheRfcs, ()) {
 }
 
 // Any policer, and times and lengths where its colors change: true where police() says green of all, none of which is
-// longer than a frame can be, with the same buckets behind them, and else nothing has changed.
+// longer than a frame can be nor the block than its sums have room for, with the same buckets behind them, and else
+// nothing has changed.
 RC_GTEST_PROP(PolicerRun, KnowsWhetherAllAreGreen, ()) {
   PolicerConfig config;
   config.two_rates = *rc::gen::inRange<uint8_t>(0, 2);
@@ -124,7 +125,7 @@ RC_GTEST_PROP(PolicerRun, KnowsWhetherAllAreGreen, ()) {
   const uint64_t packet_ns = 1000 * 8'000'000'000ull / std::max<uint64_t>(config.committed_bps, 1'000'000);
   int green = 0, other = 0;
   for (int runs = 0; runs < 30; ++runs) {
-    const auto count = *rc::gen::inRange<uint32_t>(0, 65);
+    const auto count = *rc::gen::inRange<uint32_t>(1, 65);
     std::vector<uint64_t> times(count);
     std::vector<uint32_t> bytes(count);
     const auto longest = *rc::gen::inRange<uint32_t>(64, 1500);
@@ -140,12 +141,17 @@ RC_GTEST_PROP(PolicerRun, KnowsWhetherAllAreGreen, ()) {
       want &= police(config, one_by_one, now, bytes[i]) == Color::kGreen && bytes[i] < 1u << 20;
     }
     const PolicerState before = state;
-    RC_ASSERT(run.all_green(state, times.data(), bytes.data(), count) == want);
-    const PolicerState& after = want ? one_by_one : before;
+    const uint64_t fastest = std::max(config.committed_bps, config.two_rates != 0 ? config.peak_bps : 0);
+    const bool fits = static_cast<unsigned __int128>(times.back() - times.front()) * fastest < uint64_t{1} << 61;
+    const PolicerRun::Block block = run.block(times.data(), bytes.data(), count);
+    const bool got = run.all_green(state, block);
+    const bool right = got ? want : !want || !fits;
+    RC_ASSERT(right);
+    const PolicerState& after = got ? one_by_one : before;
     RC_ASSERT(state.committed == after.committed);
     RC_ASSERT(state.excess == after.excess);
-    RC_ASSERT(count == 0 || state.last_ns == after.last_ns);
-    (want ? green : other) += count != 0 ? 1 : 0;
+    RC_ASSERT(state.last_ns == after.last_ns);
+    ++(got ? green : other);
     state = one_by_one;
   }
   RC_CLASSIFY(green != 0 && other != 0, "both");
@@ -155,21 +161,35 @@ TEST(PolicerRun, TheLargestBucketsAndAllOfTime) {
   constexpr uint64_t kEnd = ~uint64_t{0};
   for (const uint8_t two : {0, 1}) {
     for (const uint64_t rate : {uint64_t{1}, uint64_t{400'000'000'000}}) {
+      SCOPED_TRACE(rate);
       const PolicerConfig config{rate, rate, PolicerConfig::kMaxBurstBytes, PolicerConfig::kMaxBurstBytes, two, 0};
-      PolicerState state{PolicerConfig::kUnitsPerByte, PolicerConfig::kUnitsPerByte, 0}, one_by_one = state;
-      const uint64_t times[] = {0, kEnd / 2, kEnd, kEnd};
-      const uint32_t bytes[] = {1, 1u << 19, 1u << 19, 1};
-      EXPECT_TRUE(PolicerRun(config).all_green(state, times, bytes, 4));
-      for (int i = 0; i < 4; ++i) EXPECT_EQ(police(config, one_by_one, times[i], bytes[i]), Color::kGreen);
+      const PolicerRun run(config);
+      PolicerState state{0, 0, 0}, one_by_one = state;
+      // Empty buckets, and a pause that fills them.
+      const uint64_t times[] = {kEnd - 1000, kEnd - 1000, kEnd};
+      const uint32_t bytes[] = {1, (1u << 20) - 1, 1};
+      EXPECT_TRUE(run.all_green(state, run.block(times, bytes, 3)));
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(police(config, one_by_one, times[i], bytes[i]), Color::kGreen);
       EXPECT_EQ(state.committed, one_by_one.committed);
       EXPECT_EQ(state.excess, one_by_one.excess);
-      // All 64 at once are more than the largest bucket has.
-      state = one_by_one = {((1u << 26) - 64) * PolicerConfig::kUnitsPerByte - 1, PolicerState::full(config, 0).excess,
-                            kEnd};
+      // All 64 at once, of a bucket that has one unit too few and one that has just enough.
       const std::vector<uint64_t> now(64, kEnd);
       const std::vector<uint32_t> large(64, (1u << 20) - 1);
-      EXPECT_FALSE(PolicerRun(config).all_green(state, now.data(), large.data(), 64));
-      EXPECT_EQ(state.committed, one_by_one.committed);
+      const uint64_t enough = uint64_t{64} * ((1u << 20) - 1) * PolicerConfig::kUnitsPerByte;
+      const uint64_t full = PolicerState::full(config, 0).excess;
+      const PolicerRun::Block all = run.block(now.data(), large.data(), 64);
+      state = {enough - 1, full, kEnd};
+      EXPECT_FALSE(run.all_green(state, all));
+      EXPECT_EQ(state.committed, enough - 1);
+      state = {enough, full, kEnd};
+      EXPECT_TRUE(run.all_green(state, all));
+      EXPECT_EQ(state.committed, 0u);
+      EXPECT_EQ(state.excess, two != 0 ? full - enough : full);
+      // Longer than any frame, and longer than sums have room for.
+      const uint32_t longer = 1u << 20;
+      EXPECT_FALSE(run.block(&kEnd, &longer, 1).known);
+      const uint64_t far[] = {0, kEnd};
+      EXPECT_FALSE(run.block(far, bytes, 2).known);
     }
   }
 }

@@ -38,11 +38,12 @@ class PolicerBank {
     const Color before = paint == 0 ? Color::kGreen : paint == 1 ? Color::kYellow : Color::kRed;
     return sluice::police(config_, buckets_of(who, now_ns), now_ns, bytes, before);
   }
-  // Of packets without registers to look at, as PolicerRun::all_green; false where there may be some.
-  bool all_green(const uint64_t* now_ns, const uint32_t* bytes, uint32_t count) {
-    if (by_ != PoliceBy::kAll || config_.color_aware != 0) return false;
-    return run_.all_green(buckets_of(0, now_ns[0]), now_ns, bytes, count);
+  // Whether it looks at no registers, so that blocks of packets can be known before their turn.
+  bool takes_blocks() const { return by_ == PoliceBy::kAll && config_.color_aware == 0; }
+  PolicerRun::Block block(const OrderedWord& packets) const {
+    return run_.block(packets.times, packets.bytes, packets.count);
   }
+  bool all_green(const PolicerRun::Block& block) { return run_.all_green(buckets_of(0, block.first_ns), block); }
   // Tokens of another bank, as far as these buckets go.
   void take(const PolicerBank& from, uint64_t now_ns) {
     if (by_ != from.by_) return;
@@ -80,76 +81,83 @@ unsigned output_of(Color color, unsigned outputs) {
 class OrderedPolice final : public Element::Ordered {
  public:
   OrderedPolice(const PolicerConfig& config, PoliceBy by) : bank_(config, by) {}
-  void process_lengths(Lengths& lengths, Batch& batch, const Selection& packets, std::span<Selection> out) override {
-    police(
-        batch, packets, out,
-        [&](uint32_t w, uint64_t rows, uint64_t* times, uint32_t* bytes) {
-          lengths.times(w, rows, times);
-          return lengths.packets(w, rows, bytes);
-        },
-        [&](uint32_t i) {
-          return Registers{lengths.paint(i), lengths.rule(i), lengths.mark(i)};
-        },
-        lengths.keeps_paint(), [&](uint32_t i, uint8_t paint) { lengths.set_paint(i, paint); });
+  std::unique_ptr<Prepared> make_prepared() const override {
+    return bank_.takes_blocks() ? std::make_unique<Blocks>() : nullptr;
   }
-  void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
-    police(
-        batch, packets, out,
-        [&](uint32_t w, uint64_t rows, uint64_t* times, uint32_t* bytes) {
-          uint32_t n = 0;
-          for (; rows != 0; rows &= rows - 1, ++n) {
-            const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
-            const Extent& extent = batch.extent(i);
-            times[n] = batch.timestamp_ns(i);
-            bytes[n] = policed_bytes(batch.key(i).family != 0, extent.data, extent.l3, extent.wire_end);
-          }
-          return n;
-        },
-        [&](uint32_t i) {
-          const Annotation& a = batch.annotation(i);
-          return Registers{a.paint, a.rule, a.mark};
-        },
-        true, [&](uint32_t i, uint8_t paint) { batch.annotation(i).paint = paint; });
-  }
-
- private:
-  struct Registers {
-    uint8_t paint;
-    uint32_t rule, mark;
-  };
-  // `read` gives the time stamps and lengths of a word of rows, and returns how many these are; `registers` what a row
-  // comes with; `paint` takes its new paint, where it `paints`.
-  template <typename Read, typename RegistersOf, typename Paint>
-  void police(Batch& batch, const Selection& packets, std::span<Selection> out, Read&& read, RegistersOf&& registers,
-              bool paints, Paint&& paint) {
+  void prepare(Batch& batch, Lengths* lengths, const Selection& packets, Prepared& prepared) const override {
+    auto& blocks = static_cast<Blocks&>(prepared);
+    OrderedWord word;
     for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
       const uint64_t rows = packets.word(w);
       if (rows == 0) continue;
-      uint64_t now[64];
-      uint32_t bytes[64];
-      const uint32_t count = read(w, rows, now, bytes);
-      clock_.at(now, count);
-      uint64_t leave[kColors] = {};
-      if (bank_.all_green(now, bytes, count)) {
-        leave[static_cast<unsigned>(Color::kGreen)] = rows;
-        for (uint64_t left = paints ? rows : 0; left != 0; left &= left - 1)
-          paint(w * 64 + static_cast<uint32_t>(std::countr_zero(left)), static_cast<uint8_t>(Color::kGreen));
-      } else {
-        uint32_t n = 0;
-        for (uint64_t left = rows; left != 0; left &= left - 1, ++n) {
-          const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
-          const Registers came = registers(i);
-          const Color color = bank_.police(now[n], bytes[n], came.paint, came.rule, came.mark);
-          leave[static_cast<unsigned>(color)] |= left & -left;
-          if (paints) paint(i, static_cast<uint8_t>(color));
-          if (color == Color::kRed) batch.annotation(i).reason = DropReason::kPoliced;
-        }
+      read(batch, lengths, w, rows, word);
+      blocks.of[w] = word.times_go_back() ? PolicerRun::Block{} : bank_.block(word);
+      // Where they are not, `process` says so.
+      paint(batch, lengths, w, rows, Color::kGreen);
+    }
+  }
+  void process(Batch& batch, Lengths* lengths, const Selection& packets, Prepared* prepared,
+               std::span<Selection> out) override {
+    const auto leave = [&](Color color, uint32_t w, uint64_t rows) {
+      const unsigned output = output_of(color, static_cast<unsigned>(out.size()));
+      if (output < out.size()) out[output].or_word(w, rows);
+    };
+    const Blocks* const blocks = static_cast<const Blocks*>(prepared);
+    OrderedWord word;
+    for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
+      const uint64_t rows = packets.word(w);
+      if (rows == 0) continue;
+      if (blocks != nullptr && clock_.passes(blocks->of[w].first_ns) && bank_.all_green(blocks->of[w])) {
+        (void)clock_.at(blocks->of[w].last_ns);
+        leave(Color::kGreen, w, rows);
+        continue;
+      }
+      read(batch, lengths, w, rows, word);
+      uint64_t by_color[kColors] = {};
+      uint32_t n = 0;
+      for (uint64_t left = rows; left != 0; left &= left - 1, ++n) {
+        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+        const Color color = one(batch, lengths, i, clock_.at(word.times[n]), word.bytes[n]);
+        by_color[static_cast<unsigned>(color)] |= left & -left;
+        if (color == Color::kRed) batch.annotation(i).reason = DropReason::kPoliced;
       }
       for (unsigned color = 0; color < kColors; ++color) {
-        const unsigned output = output_of(static_cast<Color>(color), static_cast<unsigned>(out.size()));
-        if (output < out.size()) out[output].or_word(w, leave[color]);
+        paint(batch, lengths, w, by_color[color], static_cast<Color>(color));
+        leave(static_cast<Color>(color), w, by_color[color]);
       }
     }
+  }
+
+ private:
+  struct Blocks final : Prepared {
+    std::array<PolicerRun::Block, Selection::kWords> of;  // by word of rows
+  };
+
+  static void read(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows, OrderedWord& word) {
+    if (lengths != nullptr) {
+      lengths->times(w, rows, word.times);
+      word.count = lengths->packets(w, rows, word.bytes);
+      return;
+    }
+    word.count = 0;
+    for (; rows != 0; rows &= rows - 1, ++word.count) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
+      const Extent& extent = batch.extent(i);
+      word.times[word.count] = batch.timestamp_ns(i);
+      word.bytes[word.count] = policed_bytes(batch.key(i).family != 0, extent.data, extent.l3, extent.wire_end);
+    }
+  }
+  static void paint(Batch& batch, Lengths* lengths, uint32_t w, uint64_t rows, Color color) {
+    if (lengths != nullptr && !lengths->keeps_paint()) return;
+    for (; rows != 0; rows &= rows - 1) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
+      (lengths != nullptr ? lengths->paint_at(i) : batch.annotation(i).paint) = static_cast<uint8_t>(color);
+    }
+  }
+  Color one(const Batch& batch, const Lengths* lengths, uint32_t i, uint64_t now_ns, uint32_t bytes) {
+    if (lengths != nullptr) return bank_.police(now_ns, bytes, lengths->paint(i), lengths->rule(i), lengths->mark(i));
+    const Annotation& came = batch.annotation(i);
+    return bank_.police(now_ns, bytes, came.paint, came.rule, came.mark);
   }
 
   PolicerBank bank_;

@@ -1,6 +1,8 @@
 // host only
 // Shape. Source: Saeed et al. 2017 (earliest departure times; qos/departure.h).
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
 #include <memory>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "elements/shaping.h"
 #include "graph/router.h"
 #include "qos/departure.h"
+#include "qos/departure_run.h"
 #include "qos/timing_wheel.h"
 
 namespace sluice {
@@ -20,54 +23,55 @@ class OrderedShape final : public Element::Ordered {
   OrderedShape(uint64_t rate_bps, uint32_t burst_bytes, uint64_t horizon_ns, uint32_t capacity)
       : rate_bps_(rate_bps), burst_bytes_(burst_bytes), horizon_ns_(horizon_ns), waiting_(capacity) {}
 
-  void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
-    shape(batch, packets, out, [&](uint32_t w, uint64_t rows, uint64_t* times, uint32_t* bytes) {
-      uint32_t n = 0;
-      for (; rows != 0; rows &= rows - 1, ++n) {
-        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
-        times[n] = batch.timestamp_ns(i);
-        bytes[n] = batch.extent(i).wire_end - static_cast<uint32_t>(batch.extent(i).data);
-      }
-      return n;
-    });
+  std::unique_ptr<Prepared> make_prepared() const override {
+    return rate_bps_ != 0 ? std::make_unique<Blocks>() : nullptr;
   }
-  void process_lengths(Lengths& lengths, Batch& batch, const Selection& packets, std::span<Selection> out) override {
-    shape(batch, packets, out, [&](uint32_t w, uint64_t rows, uint64_t* times, uint32_t* bytes) {
-      lengths.times(w, rows, times);
-      return lengths.frames(w, rows, bytes);
-    });
+  void prepare(Batch& batch, Lengths* lengths, const Selection& packets, Prepared& prepared) const override {
+    auto& blocks = static_cast<Blocks&>(prepared);
+    // Before, nobody knows from when the schedule counts.
+    const bool started = started_.load(std::memory_order_acquire);
+    OrderedWord word;
+    for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
+      const uint64_t rows = packets.word(w);
+      if (rows == 0) continue;
+      blocks.of[w].known = false;
+      if (!started) continue;
+      read(batch, lengths, w, rows, word);
+      if (!word.times_go_back()) blocks.of[w] = DepartureBlock::of(rate_, word.times, word.bytes, word.count);
+    }
   }
-
- private:
-  // `read` gives the time stamps and lengths of a word of rows, and returns how many these are.
-  template <typename Read>
-  void shape(Batch& batch, const Selection& packets, std::span<Selection> out, Read&& read) {
+  void process(Batch& batch, Lengths* lengths, const Selection& packets, Prepared* prepared,
+               std::span<Selection> out) override {
     if (rate_bps_ == 0) {
       out[0] = packets;  // nobody waits
       return;
     }
+    const Blocks* const blocks = static_cast<const Blocks*>(prepared);
+    OrderedWord word;
     for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
       uint64_t left = packets.word(w);
       if (left == 0) continue;
-      uint64_t now[64];
-      uint32_t bytes[64];
-      const uint32_t count = read(w, left, now, bytes);
-      const bool moved = clock_.at(now, count);
-      if (!started_) {
-        // Its time begins with the first packet: a schedule lasts for years, but not from 1970 on.
-        started_ = true;
-        rate_ = DepartureRate::of(rate_bps_, burst_bytes_, now[0], horizon_ns_);
-      }
-      if (!moved && nobody_waits(now, bytes, count)) {
+      // Those that need not wait need no departure nor a place among those that do.
+      const DepartureBlock* const block = blocks != nullptr ? &blocks->of[w] : nullptr;
+      if (block != nullptr && block->known && clock_.passes(block->first_ns) && waiting_[next_] <= block->first_ns &&
+          nobody_waits(rate_, word_, *block)) {
+        (void)clock_.at(block->last_ns);
         out[0].or_word(w, left);
         continue;
       }
+      read(batch, lengths, w, left, word);
       for (uint32_t n = 0; left != 0; left &= left - 1, ++n) {
         const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+        const uint64_t now = clock_.at(word.times[n]);
+        if (!started_.load(std::memory_order_relaxed)) {
+          // Its time begins with the first packet: a schedule lasts for years, but not from 1970 on.
+          rate_ = DepartureRate::of(rate_bps_, burst_bytes_, now, horizon_ns_);
+          started_.store(true, std::memory_order_release);
+        }
         // Departures do not go down, so those that wait are the last ones: there is room unless the one `capacity`
         // before this one is still there.
         uint64_t& oldest = waiting_[next_];
-        const uint64_t at = oldest > now[n] ? DepartureRate::kNever : stamp(rate_, word_, now[n], bytes[n]);
+        const uint64_t at = oldest > now ? DepartureRate::kNever : stamp(rate_, word_, now, word.bytes[n]);
         if (at == DepartureRate::kNever) {
           batch.annotation(i).reason = DropReason::kShaperFull;
           continue;
@@ -79,27 +83,31 @@ class OrderedShape final : public Element::Ordered {
       }
     }
   }
-  // Whether all packets may go when they come; if so, they are charged, and need no departure nor a place among those
-  // that wait. False: perhaps not, and nothing was done.
-  bool nobody_waits(const uint64_t* now, const uint32_t* bytes, uint32_t count) {
-    if (waiting_[next_] > now[0]) return false;
-    uint64_t word = word_;
-    uint64_t units = rate_.units_at(now[0]);
-    for (uint32_t n = 0; n < count; ++n) {
-      if (n != 0 && now[n] != now[n - 1]) units = rate_.units_at(now[n]);
-      // The rate had sent `units` by now, rounded up: what is below that has been sent. (departure() asks for the same
-      // by the time, exactly; the unit between is its.)
-      if (word > rate_.burst_units && word - rate_.burst_units >= units) return false;
-      word = std::max(word, units) + (uint64_t{bytes[n]} << rate_.unit_bits);
+
+ private:
+  struct Blocks final : Prepared {
+    std::array<DepartureBlock, Selection::kWords> of;  // by word of rows
+  };
+
+  static void read(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows, OrderedWord& word) {
+    if (lengths != nullptr) {
+      lengths->times(w, rows, word.times);
+      word.count = lengths->frames(w, rows, word.bytes);
+      return;
     }
-    word_ = word;
-    return true;
+    word.count = 0;
+    for (; rows != 0; rows &= rows - 1, ++word.count) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
+      const Extent& extent = batch.extent(i);
+      word.times[word.count] = batch.timestamp_ns(i);
+      word.bytes[word.count] = extent.wire_end - static_cast<uint32_t>(extent.data);
+    }
   }
 
   uint64_t rate_bps_;
   uint32_t burst_bytes_;
   uint64_t horizon_ns_;
-  bool started_ = false;
+  std::atomic<bool> started_{false};  // rate_ is there, and changes no more
   DepartureRate rate_;
   uint64_t word_ = 0;
   std::vector<uint64_t> waiting_;  // a ring of the last departures
