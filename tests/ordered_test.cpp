@@ -451,7 +451,8 @@ TEST_F(OrderedEquality, BehindFramesThatNobodyReads) {
 TEST_F(OrderedEquality, ByRegistersThatFramesBringBack) {
   for (const std::string& order :
        {"Police(120Mbps, 20000, BY class)", "Police(50Mbps, 20000, EXCESS 30000, AWARE true)",
-        "Police(60Mbps, 20000, BY rule)", "Police(90Mbps, 20000, EXCESS 10000, BY mark, AWARE true)",
+        "Police(60Mbps, 20000, BY rule)", "Police(60Mbps, 20000, EXCESS 9000, PEAK 90Mbps, BY mark)",
+        "Police(90Mbps, 20000, EXCESS 10000, BY mark, AWARE true)",
         "p :: Police(60Mbps, 20000, EXCESS 30000); p[0] -> q :: Police(40Mbps, 9000, EXCESS 9000, BY class, AWARE "
         "true); "
         "p[1] -> q; q -> Shape(150Mbps, CAPACITY 50)"}) {

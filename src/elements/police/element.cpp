@@ -31,19 +31,24 @@ class PolicerBank {
 
   // The color of a packet, which is paid for. Buckets of those who come for the first time are full.
   Color police(uint64_t now_ns, uint32_t bytes, uint8_t paint, uint32_t rule, uint32_t mark) {
-    const uint32_t who = by_ == PoliceBy::kClass  ? paint
-                         : by_ == PoliceBy::kRule ? rule
-                         : by_ == PoliceBy::kMark ? mark
-                                                  : 0;
     const Color before = paint == 0 ? Color::kGreen : paint == 1 ? Color::kYellow : Color::kRed;
-    return sluice::police(config_, buckets_of(who, now_ns), now_ns, bytes, before);
+    return sluice::police(config_, buckets_of(who(paint, rule, mark), now_ns), now_ns, bytes, before);
   }
-  // Whether it looks at no registers, so that blocks of packets can be known before their turn.
-  bool takes_blocks() const { return by_ == PoliceBy::kAll && config_.color_aware == 0; }
+  // How many buckets packets of a word are looked at by before their turn, at most; 0: none, as they go by colors that
+  // they come with, or by rules, which are many.
+  uint32_t groups() const {
+    if (config_.color_aware != 0 || by_ == PoliceBy::kRule) return 0;
+    return by_ == PoliceBy::kAll ? 1 : 4;
+  }
+  uint32_t who(uint8_t paint, uint32_t rule, uint32_t mark) const {
+    return by_ == PoliceBy::kClass ? paint : by_ == PoliceBy::kRule ? rule : by_ == PoliceBy::kMark ? mark : 0;
+  }
   PolicerRun::Block block(const OrderedWord& packets) const {
     return run_.block(packets.times, packets.bytes, packets.count);
   }
-  bool all_green(const PolicerRun::Block& block) { return run_.all_green(buckets_of(0, block.first_ns), block); }
+  bool all_green(uint32_t who, const PolicerRun::Block& block) {
+    return run_.all_green(buckets_of(who, block.first_ns), block);
+  }
   // Tokens of another bank, as far as these buckets go.
   void take(const PolicerBank& from, uint64_t now_ns) {
     if (by_ != from.by_) return;
@@ -82,7 +87,7 @@ class OrderedPolice final : public Element::Ordered {
  public:
   OrderedPolice(const PolicerConfig& config, PoliceBy by) : bank_(config, by) {}
   std::unique_ptr<Prepared> make_prepared() const override {
-    return bank_.takes_blocks() ? std::make_unique<Blocks>() : nullptr;
+    return bank_.groups() != 0 ? std::make_unique<Blocks>(bank_.groups()) : nullptr;
   }
   void prepare(Batch& batch, Lengths* lengths, const Selection& packets, Prepared& prepared) const override {
     auto& blocks = static_cast<Blocks&>(prepared);
@@ -91,48 +96,104 @@ class OrderedPolice final : public Element::Ordered {
       const uint64_t rows = packets.word(w);
       if (rows == 0) continue;
       read(batch, lengths, w, rows, word);
-      blocks.of[w] = word.times_go_back() ? PolicerRun::Block{} : bank_.block(word);
-      // Where they are not, `process` says so.
-      paint(batch, lengths, w, rows, Color::kGreen);
+      blocks.count[w] = 0;
+      if (word.times_go_back()) continue;
+      if (blocks.most == 1) {
+        blocks.count[w] = 1;
+        blocks.of(w)[0] = {0, rows, bank_.block(word)};
+      } else {
+        group(batch, lengths, w, rows, word, blocks);
+      }
     }
   }
   void process(Batch& batch, Lengths* lengths, const Selection& packets, Prepared* prepared,
                std::span<Selection> out) override {
-    const auto leave = [&](Color color, uint32_t w, uint64_t rows) {
-      const unsigned output = output_of(color, static_cast<unsigned>(out.size()));
-      if (output < out.size()) out[output].or_word(w, rows);
-    };
-    const Blocks* const blocks = static_cast<const Blocks*>(prepared);
+    auto* const blocks = static_cast<Blocks*>(prepared);
     OrderedWord word;
     for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
       const uint64_t rows = packets.word(w);
       if (rows == 0) continue;
-      if (blocks != nullptr && clock_.passes(blocks->of[w].first_ns) && bank_.all_green(blocks->of[w])) {
-        (void)clock_.at(blocks->of[w].last_ns);
-        leave(Color::kGreen, w, rows);
-        continue;
+      // Buckets do not know of each other, so that those of a word may take their packets one after the other.
+      uint64_t green = 0, last_ns = 0;
+      const std::span<const Group> groups =
+          blocks != nullptr ? std::span(blocks->of(w), blocks->count[w]) : std::span<const Group>();
+      for (const Group& group : groups) {
+        if (!clock_.passes(group.block.first_ns)) break;
+        if (!bank_.all_green(group.who, group.block)) continue;
+        green |= group.rows;
+        last_ns = std::max(last_ns, group.block.last_ns);
       }
-      read(batch, lengths, w, rows, word);
-      uint64_t by_color[kColors] = {};
-      uint32_t n = 0;
-      for (uint64_t left = rows; left != 0; left &= left - 1, ++n) {
-        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
-        const Color color = one(batch, lengths, i, clock_.at(word.times[n]), word.bytes[n]);
-        by_color[static_cast<unsigned>(color)] |= left & -left;
-        if (color == Color::kRed) batch.annotation(i).reason = DropReason::kPoliced;
+      uint64_t by_color[kColors] = {green, 0, 0};
+      if (green != rows) {
+        read(batch, lengths, w, rows, word);
+        uint32_t n = 0;
+        for (uint64_t left = rows; left != 0; left &= left - 1, ++n) {
+          const uint64_t now = clock_.at(word.times[n]);
+          if ((green & left & -left) != 0) continue;
+          const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+          const Color color = one(batch, lengths, i, now, word.bytes[n]);
+          by_color[static_cast<unsigned>(color)] |= left & -left;
+          if (color == Color::kRed) batch.annotation(i).reason = DropReason::kPoliced;
+        }
+      } else {
+        (void)clock_.at(last_ns);
       }
       for (unsigned color = 0; color < kColors; ++color) {
         paint(batch, lengths, w, by_color[color], static_cast<Color>(color));
-        leave(static_cast<Color>(color), w, by_color[color]);
+        const unsigned output = output_of(static_cast<Color>(color), static_cast<unsigned>(out.size()));
+        if (output < out.size()) out[output].or_word(w, by_color[color]);
       }
     }
   }
 
  private:
+  // Packets of a word that go by the same buckets.
+  struct Group {
+    uint32_t who = 0;
+    uint64_t rows = 0;
+    PolicerRun::Block block;
+  };
   struct Blocks final : Prepared {
-    std::array<PolicerRun::Block, Selection::kWords> of;  // by word of rows
+    explicit Blocks(uint32_t most_groups) : most(most_groups), groups(size_t{Selection::kWords} * most_groups) {}
+    Group* of(uint32_t w) { return &groups[size_t{w} * most]; }
+
+    uint32_t most;  // groups of a word
+    std::vector<Group> groups;
+    uint8_t count[Selection::kWords] = {};  // 0: packets have to be asked for one by one
   };
 
+  // The groups of a word, where they are few.
+  void group(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows, const OrderedWord& word,
+             Blocks& blocks) const {
+    uint32_t whose[64];
+    uint64_t row_of[64];  // as a bit
+    uint32_t n = 0;
+    for (uint64_t left = rows; left != 0; left &= left - 1, ++n) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+      row_of[n] = left & -left;
+      whose[n] = lengths != nullptr
+                     ? bank_.who(lengths->paint(i), lengths->rule(i), lengths->mark(i))
+                     : bank_.who(batch.annotation(i).paint, batch.annotation(i).rule, batch.annotation(i).mark);
+    }
+    OrderedWord its;
+    uint8_t found = 0;
+    for (uint64_t left = rows; left != 0; ++found) {
+      if (found == blocks.most) return;
+      Group& group = blocks.of(w)[found];
+      group.rows = its.count = 0;
+      for (uint32_t k = 0; k < n; ++k) {
+        if ((row_of[k] & left) == 0) continue;
+        if (group.rows == 0) group.who = whose[k];
+        if (whose[k] != group.who) continue;
+        group.rows |= row_of[k];
+        its.times[its.count] = word.times[k];
+        its.bytes[its.count++] = word.bytes[k];
+      }
+      group.block = bank_.block(its);
+      left &= ~group.rows;
+    }
+    blocks.count[w] = found;
+  }
   static void read(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows, OrderedWord& word) {
     if (lengths != nullptr) {
       lengths->times(w, rows, word.times);
