@@ -465,7 +465,10 @@ Batch* Engine::own_batch(unsigned id, Job& job) {
     auto made = Batch::create(job.batch.capacity(), job.batch.arena().size());
     if (made) own = std::make_unique<Batch>(std::move(*made));
   }
-  return own != nullptr && own->capacity() == job.batch.capacity() ? own.get() : nullptr;
+  // Whoever read them has looked for room in the job's batch.
+  const bool fits =
+      own != nullptr && own->capacity() >= job.batch.size() && own->arena().size() >= job.batch.arena().size();
+  return fits ? own.get() : nullptr;
 }
 
 void Engine::finish(unsigned id, const ChunkClaim& claim) {
