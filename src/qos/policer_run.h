@@ -46,7 +46,7 @@ class PolicerRun {
     const uint64_t both = committed_burst_ + excess_burst_;
     committed_fills_ns_ = committed_rate_ == 0 ? 0 : both / committed_rate_ + 1;
     peak_fills_ns_ = peak_rate_ == 0 ? 0 : both / peak_rate_ + 1;
-    longest_ns_ = (uint64_t{1} << 62) / std::max({committed_rate_, peak_rate_, uint64_t{1}});
+    longest_ns_ = (uint64_t{1} << 62) / std::max({committed_rate_, two_rates_ ? peak_rate_ : 0, uint64_t{1}});
   }
 
   // `count` packets, 1 to 64, of `bytes[i]` of the IP packet that come at `now_ns[i]`, which do not go down.
