@@ -365,7 +365,6 @@ class Worker {
   void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t head, uint32_t heads, uint32_t longest,
                   SlabDriver::Range& range) const;
   size_t lent_room() const;
-  bool brings_back(const InFlight& a) const;
   bool put_unfilled(InFlight& in_flight, const RecordShape& shape, SlabDriver::Range& range) const;
   bool put_sparse(InFlight& in_flight, SlabDriver::Range& range) const;
   Selection put_lent(InFlight& in_flight, const RecordShape& shape, const BatchView& view, const Selection& packets,
@@ -376,6 +375,8 @@ class Worker {
   Selection put_listed(InFlight& in_flight, const BatchView& view, const Selection& packets,
                        SlabDriver::Range& range) const;
   bool launch_frames(size_t node, Selection* inputs);
+
+  // worker_results.cpp
   bool collect_frames(size_t node);
   bool gives_record(const Program& program, uint32_t visited, uint32_t rule) const;
   Selection& at_exit(const PlanNode& node, uint8_t path);
@@ -384,6 +385,7 @@ class Worker {
                       uint32_t stages) const;
   bool take_unfilled(size_t node, InFlight& in_flight);
   void bring_registers(const RecordShape& shape, const FrameResults& results, uint32_t count, FieldMask live);
+  bool brings_back(const InFlight& a) const;
   Selection take_frames(size_t node, InFlight& in_flight);
 
   const Plan& plan_;
