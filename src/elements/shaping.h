@@ -2,8 +2,11 @@
 // What elements that police and shape share.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
+#include "batch/batch.h"
+#include "batch/lengths.h"
 #include "elements/flow_element.h"
 #include "graph/element.h"
 #include "qos/policer.h"
@@ -38,6 +41,21 @@ struct OrderedWord {
   uint32_t bytes[64];
   uint32_t count = 0;
 
+  // Of `rows` of word `w`; `lengths` as in Element::Ordered::process. What counts is the whole frame.
+  void read_frames(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows) {
+    read(batch, lengths, w, rows, &Lengths::frames, [&](uint32_t i) {
+      const Extent& extent = batch.extent(i);
+      return extent.wire_end - static_cast<uint32_t>(extent.data);
+    });
+  }
+  // The same where it is what policers count.
+  void read_packets(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows) {
+    read(batch, lengths, w, rows, &Lengths::packets, [&](uint32_t i) {
+      const Extent& extent = batch.extent(i);
+      return policed_bytes(batch.key(i).family != 0, extent.data, extent.l3, extent.wire_end);
+    });
+  }
+
   bool times_go_back() const {
     // A difference below 0 has its highest bit. (So has one of 292 years.)
     uint64_t differ = 0;
@@ -48,6 +66,22 @@ struct OrderedWord {
       for (uint32_t i = 1; i < count; ++i) look(i);
     }
     return differ >> 63 != 0;
+  }
+
+ private:
+  template <typename OfColumns>
+  void read(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows,
+            uint32_t (Lengths::*of_lengths)(uint32_t, uint64_t, uint32_t*) const, OfColumns&& of_columns) {
+    if (lengths != nullptr) {
+      lengths->times(w, rows, times);
+      count = (lengths->*of_lengths)(w, rows, bytes);
+      return;
+    }
+    for (count = 0; rows != 0; rows &= rows - 1, ++count) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
+      times[count] = batch.timestamp_ns(i);
+      bytes[count] = of_columns(i);
+    }
   }
 };
 

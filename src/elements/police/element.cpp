@@ -95,7 +95,7 @@ class OrderedPolice final : public Element::Ordered {
     for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
       const uint64_t rows = packets.word(w);
       if (rows == 0) continue;
-      read(batch, lengths, w, rows, word);
+      word.read_packets(batch, lengths, w, rows);
       blocks.count[w] = 0;
       if (word.times_go_back()) continue;
       if (blocks.most == 1) {
@@ -125,7 +125,7 @@ class OrderedPolice final : public Element::Ordered {
       }
       uint64_t by_color[kColors] = {green, 0, 0};
       if (green != rows) {
-        read(batch, lengths, w, rows, word);
+        word.read_packets(batch, lengths, w, rows);
         uint32_t n = 0;
         for (uint64_t left = rows; left != 0; left &= left - 1, ++n) {
           const uint64_t now = clock_.at(word.times[n]);
@@ -193,20 +193,6 @@ class OrderedPolice final : public Element::Ordered {
       left &= ~group.rows;
     }
     blocks.count[w] = found;
-  }
-  static void read(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows, OrderedWord& word) {
-    if (lengths != nullptr) {
-      lengths->times(w, rows, word.times);
-      word.count = lengths->packets(w, rows, word.bytes);
-      return;
-    }
-    word.count = 0;
-    for (; rows != 0; rows &= rows - 1, ++word.count) {
-      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
-      const Extent& extent = batch.extent(i);
-      word.times[word.count] = batch.timestamp_ns(i);
-      word.bytes[word.count] = policed_bytes(batch.key(i).family != 0, extent.data, extent.l3, extent.wire_end);
-    }
   }
   static void paint(Batch& batch, Lengths* lengths, uint32_t w, uint64_t rows, Color color) {
     if (lengths != nullptr && !lengths->keeps_paint()) return;

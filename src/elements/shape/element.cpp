@@ -36,7 +36,7 @@ class OrderedShape final : public Element::Ordered {
       if (rows == 0) continue;
       blocks.of[w].known = false;
       if (!started) continue;
-      read(batch, lengths, w, rows, word);
+      word.read_frames(batch, lengths, w, rows);
       if (!word.times_go_back()) blocks.of[w] = DepartureBlock::of(rate_, word.times, word.bytes, word.count);
     }
   }
@@ -59,7 +59,7 @@ class OrderedShape final : public Element::Ordered {
         out[0].or_word(w, left);
         continue;
       }
-      read(batch, lengths, w, left, word);
+      word.read_frames(batch, lengths, w, left);
       for (uint32_t n = 0; left != 0; left &= left - 1, ++n) {
         const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
         const uint64_t now = clock_.at(word.times[n]);
@@ -88,21 +88,6 @@ class OrderedShape final : public Element::Ordered {
   struct Blocks final : Prepared {
     std::array<DepartureBlock, Selection::kWords> of;  // by word of rows
   };
-
-  static void read(const Batch& batch, const Lengths* lengths, uint32_t w, uint64_t rows, OrderedWord& word) {
-    if (lengths != nullptr) {
-      lengths->times(w, rows, word.times);
-      word.count = lengths->frames(w, rows, word.bytes);
-      return;
-    }
-    word.count = 0;
-    for (; rows != 0; rows &= rows - 1, ++word.count) {
-      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(rows));
-      const Extent& extent = batch.extent(i);
-      word.times[word.count] = batch.timestamp_ns(i);
-      word.bytes[word.count] = extent.wire_end - static_cast<uint32_t>(extent.data);
-    }
-  }
 
   uint64_t rate_bps_;
   uint32_t burst_bytes_;
