@@ -121,7 +121,7 @@ if(SLUICE_HAVE_CUDA)
   target_compile_options(sluice_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,${sluice_host_flags}-fno-omit-frame-pointer>")
 endif()
-# For builds whose kernels are never run: half the time of nvcc.
+# For builds whose kernels are never run: a quarter of the time of nvcc (sluice_unite_kernels joins its files, too).
 option(SLUICE_QUICK_KERNELS "Compile CUDA kernels with few optimisations" OFF)
 if(SLUICE_HAVE_CUDA AND SLUICE_QUICK_KERNELS)
   if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.9)
@@ -130,9 +130,23 @@ if(SLUICE_HAVE_CUDA AND SLUICE_QUICK_KERNELS)
     target_compile_options(sluice_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Ofc=max>")
   endif()
 endif()
+# Files that are compiled as one take up to 2.5 GiB each: where memory is short, fewer of them at once than processors.
+cmake_host_system_information(RESULT sluice_memory_mib QUERY TOTAL_PHYSICAL_MEMORY)
+cmake_host_system_information(RESULT sluice_processors QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR sluice_compilers "(${sluice_memory_mib} + 2559) / 2560")
+if(sluice_compilers LESS sluice_processors AND NOT CMAKE_JOB_POOL_COMPILE)
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS sluice_compile=${sluice_compilers})
+  set(CMAKE_JOB_POOL_COMPILE sluice_compile)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # The compiler looks for memory to use again only where it has taken that much: a tenth of its time (docs/notebook/ci.md).
+  target_compile_options(sluice_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:SHELL:--param ggc-min-heapsize=1048576>")
   # Optimised builds must keep their inner loops; -O2 of GCC 12 already vectorises, -O3 only bloats the parsers.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
+endif()
+if(SLUICE_SANITIZE MATCHES "address" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  # As on Arm, so that every test meets both kinds.
+  target_compile_options(sluice_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-funsigned-char>")
 endif()
 if(SLUICE_SANITIZE)
   # Assertions stay on under the sanitizers; -g1 and -O1 keep the build short and the stack traces readable.
@@ -190,11 +204,10 @@ if(CCACHE)
 endif()
 
 # Headers that most files include are parsed once a build, and several files are compiled as one, which takes about half
-# for a whole build. More files save more (docs/notebook/ci.md), and make whoever changes one wait longer. By default the
-# command line's (`apps`: most of its time goes to the same templates in each file); in preset ci those and the tests, so
-# that each file of the libraries is compiled alone, and one that lacks an include of its own is found; ON: all.
-set(SLUICE_UNITY_BATCH 16 CACHE STRING "Files that are compiled as one where headers are precompiled")
-set(SLUICE_PCH apps CACHE STRING "Precompile common headers: ON, OFF, apps, or apps,tests")
+# for a whole build. More files save more (docs/notebook/ci.md), and make whoever changes one wait longer: OFF compiles each
+# file alone, and `apps` only the command line's as one (most of their time goes to the same templates in each file).
+set(SLUICE_UNITY_BATCH 24 CACHE STRING "Files that are compiled as one where headers are precompiled")
+set(SLUICE_PCH ON CACHE STRING "Precompile common headers: ON, OFF, or some of apps,tests,libs")
 set(sluice_pch_libs <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <optional> <span>
   <string> <string_view> <utility> <vector> <fmt/format.h>)
 set(sluice_pch_tests ${sluice_pch_libs} <sstream> <gtest/gtest.h> <rapidcheck.h>)
@@ -270,21 +283,51 @@ function(sluice_split_sources dir)
     set(sluice_${kind} ${some} PARENT_SCOPE)
   endforeach()
   sluice_tell_cuda(${all})
+  if(SLUICE_HAVE_CUDA AND SLUICE_QUICK_KERNELS)
+    sluice_unite_kernels(lib ${lib})
+  endif()
   set(sluice_lib ${lib} PARENT_SCOPE)
+endfunction()
+
+# Leaves in `out` the files with those of CUDA joined to two, for two processors: with few optimisations nearly all of their
+# time goes to what each of them includes.
+function(sluice_unite_kernels out)
+  set(launched ${ARGN})
+  list(FILTER launched INCLUDE REGEX "/launch_[^/]*\\.cu$")
+  set(others ${ARGN})
+  list(FILTER others INCLUDE REGEX "\\.cu$")
+  list(FILTER others EXCLUDE REGEX "/launch_[^/]*\\.cu$")
+  set(files ${ARGN})
+  list(FILTER files EXCLUDE REGEX "\\.cu$")
+  foreach(group launched others)
+    if(${group})
+      list(GET ${group} 0 first)
+      file(RELATIVE_PATH name "${CMAKE_SOURCE_DIR}" "${first}")
+      string(REPLACE "/" "_" name "${name}")
+      list(TRANSFORM ${group} REPLACE "(.+)" "#include \"\\1\"\n")
+      list(JOIN ${group} "" text)
+      file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/kernels/${name}" CONTENT "${text}" @ONLY)
+      list(APPEND files "${CMAKE_BINARY_DIR}/kernels/${name}")
+    endif()
+  endforeach()
+  set(${out} ${files} PARENT_SCOPE)
 endfunction()
 
 # Gives CUDA's headers to the files that are there for it or ask whether it is. The others are compiled alike with and
 # without it, and so once for presets ci and cpu and the Python package.
 function(sluice_tell_cuda)
-  if(NOT SLUICE_HAVE_CUDA)
-    return()
-  endif()
   list(FILTER ARGN EXCLUDE REGEX "\\.cu$")
   foreach(file ${ARGN})
     file(STRINGS "${file}" hit LIMIT_COUNT 1 REGEX "SLUICE_WITH_CUDA|<(cuda[a-z_]*|nvml|nvtx3/[A-Za-z]+)\\.h>|/cuda/")
     if(hit OR file MATCHES "/cuda/")
-      set_source_files_properties("${file}" PROPERTIES COMPILE_DEFINITIONS SLUICE_WITH_CUDA=1
-        COMPILE_OPTIONS "-isystem;${CUDAToolkit_INCLUDE_DIRS}")
+      if(NOT SLUICE_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+        # The files that are compiled as one are the same with and without CUDA.
+        set_source_files_properties("${file}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+      if(SLUICE_HAVE_CUDA)
+        set_source_files_properties("${file}" PROPERTIES COMPILE_DEFINITIONS SLUICE_WITH_CUDA=1
+          COMPILE_OPTIONS "-isystem;${CUDAToolkit_INCLUDE_DIRS}")
+      endif()
     endif()
   endforeach()
 endfunction()
@@ -328,6 +371,11 @@ function(sluice_add_tests name dir deps)
     # What these layers share between threads is in a few files; the others' threads are in the libraries (the elements'
     # harness is one piece).
     sluice_thread_files(files ${files})
+  endif()
+  if(CMAKE_CROSSCOMPILING AND NOT name MATCHES "^(base|net|memory|batch|tables|qos|exec|system)$")
+    # The other layers have no code of a machine's own; that their text is read alike where `char` has no sign is shown
+    # by the address sanitizer's build.
+    return()
   endif()
   if(NOT SLUICE_TESTS OR NOT files)
     return()

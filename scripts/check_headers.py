@@ -6,20 +6,14 @@ SLUICE_HD, unless its first comment has a line `host only`. A header that says S
 Each header is included twice in a file of its own, so a missing include guard shows as well. nvcc is asked for a group of
 headers at once, and for each alone where the group fails: what a header lacks g++ has seen, and nvcc reads slowly.
 
-A build in which every source of src/ was compiled alone (--built) has shown a part of this: what a source includes before
-anything else was compiled alone there, and so was what that header includes first. This counts where the compiler and its
-warnings are those of this script, for headers with `#pragma once` that no warning of the build names (--log).
-
 Results are kept by content (the header, all project headers it reaches, compiler, flags) in build/headers/, so that a
 second run compiles only what changed.
 """
 import argparse
 import concurrent.futures
 import hashlib
-import json
 import pathlib
 import re
-import shlex
 import subprocess
 import sys
 import time
@@ -31,11 +25,6 @@ CXX_FLAGS = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-march=x86-64-v2", "-W
 NVCC_FLAGS = ["-std=c++20", "-x", "cu", "--expt-relaxed-constexpr", "-arch=sm_90", "-Werror", "all-warnings",
               "-Xcompiler", "-march=x86-64-v2", "-cubin", "-o", "/dev/null"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
-# An include with nothing but comments before it.
-FIRST = re.compile(r'\A(?:\s|//[^\n]*|#\s*pragma once\b)*#\s*include\s*"([^"]+)"')
-ONCE = re.compile(r"^#\s*pragma once\b", re.M)
-# A header's name in what a compiler says.
-NAMED = re.compile(r"(\S+\.h):\d+")
 
 
 def first_comment(text):
@@ -80,39 +69,6 @@ def version_of(compiler):
     """Of what compiler it is: what it says of itself but for its name, since c++ is g++."""
     said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
     return said.partition(" ")[2]
-
-
-def shown_by_build(root, commands, log, version):
-    """Headers below src/ that compiled alone in a build: `commands` are its compile commands, `log` is what it said."""
-    versions = {}
-    asked = {word for word in CXX_FLAGS if word.startswith(("-W", "-std=")) and word != "-Werror"}
-    shown = set()
-    named = None
-    for entry in commands:
-        source, directory = pathlib.Path(entry["file"]), pathlib.Path(entry["directory"])
-        words = shlex.split(entry["command"])
-        if "ccache" in words[0]:
-            words = words[1:]
-        if named is None:
-            named = {(directory / name).resolve() for name in NAMED.findall(log)}
-        if root / "src" not in source.parents or source.suffix != ".cpp" or not asked <= set(words) or "-include" in words:
-            continue
-        built = directory / words[words.index("-o") + 1]
-        if not built.is_file():
-            continue
-        if words[0] not in versions:
-            versions[words[0]] = version_of(words[0])
-        if versions[words[0]] != version:
-            continue
-        path = source
-        while first := FIRST.match(path.read_text(encoding="utf-8", errors="replace")):
-            path = root / "src" / first.group(1)
-            if path in shown or path in named or not path.is_file() or path.stat().st_mtime > built.stat().st_mtime:
-                break
-            if not ONCE.search(path.read_text(encoding="utf-8", errors="replace")):
-                break
-            shown.add(path)
-    return shown
 
 
 class Check:
@@ -164,8 +120,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cxx", default="g++")
     parser.add_argument("--nvcc", help="path of nvcc; without it only the host compiler is asked")
-    parser.add_argument("--built", type=pathlib.Path, help="a build folder, just built")
-    parser.add_argument("--log", type=pathlib.Path, help="all that was said when --built was built")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print which headers go to which compiler, and stop")
     arguments = parser.parse_args()
@@ -205,13 +159,6 @@ def main():
     for problem in problems:
         print(problem, file=sys.stderr)
 
-    shown = set()
-    if arguments.built and arguments.log:
-        shown = shown_by_build(ROOT, json.loads((arguments.built / "compile_commands.json").read_text()),
-                               arguments.log.read_text(errors="replace"), cxx_version)
-    for check in checks:
-        if check.kind == "g++" and check.path in shown:
-            check.stamp.touch()
     todo = [check for check in checks if not check.stamp.exists()]
     # The slow ones first, so that the last worker does not end alone.
     device = [check for check in todo if check.kind == "nvcc"]
@@ -224,7 +171,7 @@ def main():
                     problems.append(f"src/{check.name} does not compile alone with {check.kind}:\n{said}")
                     print(problems[-1], file=sys.stderr, flush=True)
     kinds = ", ".join(f"{sum(c.kind == kind for c in checks)} with {kind}" for kind in ("g++", "nvcc"))
-    print(f"headers: {kinds}; {len(shown)} by the build, {len(checks) - len(todo)} in all known, {len(problems)} problems, "
+    print(f"headers: {kinds}; {len(checks) - len(todo)} known, {len(problems)} problems, "
           f"{time.monotonic() - start:.1f} s")
     return 1 if problems else 0
 

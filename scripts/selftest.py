@@ -427,49 +427,6 @@ class Measure(unittest.TestCase):
             self.assertEqual(json.loads((pathlib.Path(folder) / "all").read_text())["rules_cpu"]["git"], "abc-dirty")
 
 
-class HeadersOfABuild(unittest.TestCase):
-    WARNINGS = "-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers"
-
-    def shown(self, log="", command="ccache g++ -std=c++20 {warnings} -o a.o -c {file}", built=True, newer=(), version=None, **texts):
-        files = {"a.cpp": '// A comment.\n#include "a.h"\n\n#include "late.h"\n', "a.h": '// host only\n#pragma once\n#include "b.h"\n',
-                 "b.h": "#pragma once\n#include <string>\n", "late.h": "#pragma once\n"}
-        files.update({name.replace("_", "."): text for name, text in texts.items()})
-        with tempfile.TemporaryDirectory() as folder:
-            root = pathlib.Path(folder).resolve()
-            (root / "src").mkdir()
-            (root / "build/ci").mkdir(parents=True)
-            for name, text in files.items():
-                (root / "src" / name).write_text(text)
-            if built:
-                (root / "build/ci/a.o").touch()
-            for name in newer:
-                os.utime(root / "src" / name, (2**32, 2**32))
-            source = root / "src/a.cpp"
-            entry = {"file": str(source), "directory": str(root / "build/ci"),
-                     "command": command.format(file=source, warnings=self.WARNINGS)}
-            found = check_headers.shown_by_build(root, [entry], log, version or check_headers.version_of("g++"))
-            return sorted(path.name for path in found)
-
-    def test_what_comes_first_was_compiled_alone(self):
-        self.assertEqual(self.shown(), ["a.h", "b.h"])
-        self.assertEqual(self.shown(a_h='#pragma once\n#include <string>\n#include "b.h"\n'), ["a.h"])
-        self.assertEqual(self.shown(a_h='#pragma once\n#ifdef X\n#include "b.h"\n#endif\n'), ["a.h"])
-        self.assertEqual(self.shown(a_cpp='#include <string>\n#include "a.h"\n'), [])
-        self.assertEqual(self.shown(a_cpp='#define X\n#include "a.h"\n'), [])
-
-    def test_what_a_warning_names_or_has_no_guard_is_left(self):
-        self.assertEqual(self.shown(log="../../src/b.h:2:1: warning: unused\n"), ["a.h"])
-        self.assertEqual(self.shown(log="In file included from ../../src/a.h:3,\n"), [])
-        self.assertEqual(self.shown(a_h='#include "b.h"\n'), [])
-
-    def test_only_sources_that_this_compiler_compiled_alone_with_all_warnings_count(self):
-        self.assertEqual(self.shown(command="g++ -std=c++20 {warnings} -include pch.hxx -o a.o -c {file}"), [])
-        self.assertEqual(self.shown(command="g++ -std=c++20 -Wall -Wextra -o a.o -c {file}"), [])
-        self.assertEqual(self.shown(version="another"), [])
-        self.assertEqual(self.shown(built=False), [])
-        self.assertEqual(self.shown(newer=["b.h"]), ["a.h"])
-
-
 class Sources(unittest.TestCase):
     def test_a_command_loses_its_output_alone(self):
         self.assertEqual(check_sources.syntax_command("ccache g++ -DX=1 -o a.o -c a.cpp"), ["ccache", "g++", "-DX=1", "a.cpp", "-fsyntax-only"])
