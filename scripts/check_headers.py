@@ -20,7 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = ("net", "batch", "tables")
-CXX_FLAGS = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-march=x86-64-v2", "-Wall", "-Wextra", "-Wshadow",
+CXX_FLAGS = ["-std=c++20", "-fsyntax-only", "--param", "ggc-min-heapsize=1048576", "-x", "c++", "-march=x86-64-v2", "-Wall", "-Wextra", "-Wshadow",
              "-Wnon-virtual-dtor", "-Wno-missing-field-initializers", "-Werror"]
 NVCC_FLAGS = ["-std=c++20", "-x", "cu", "--expt-relaxed-constexpr", "-arch=sm_90", "-Werror", "all-warnings",
               "-Xcompiler", "-march=x86-64-v2", "-cubin", "-o", "/dev/null"]
