@@ -105,13 +105,10 @@ TEST_F(CliErrorsTest, FilesOfTheStandardGraphAreNamedByTheirOptions) {
 TEST_F(CliErrorsTest, DevicesThatAreNotHere) {
   const DeviceCount cuda = count_cuda_devices();
   if (cuda.count != 0) GTEST_SKIP() << "there are CUDA devices here";
-#if defined(SLUICE_WITH_CUDA)
   const std::string refusal =
-      "error: no CUDA device: " + cuda.why_none + "\n  help: check `nvidia-smi`, or use --device cpu\n";
-#else
-  const std::string refusal =
-      "error: this program was built without CUDA\n  help: build it with ./dev build cuda, or use --device cpu\n";
-#endif
+      cuda.why_none == "this program was built without CUDA"
+          ? "error: this program was built without CUDA\n  help: build it with ./dev build cuda, or use --device cpu\n"
+          : "error: no CUDA device: " + cuda.why_none + "\n  help: check `nvidia-smi`, or use --device cpu\n";
   for (const char* name : {"cuda", "cuda:0", "cuda:7"}) {
     expect(std::string("classify --rules rules --trace trace --device ") + name, 4, refusal);
     expect(std::string("run --in a.pcap --device ") + name, 4, refusal);
@@ -301,12 +298,12 @@ TEST_F(CliErrorsTest, PacketTextsPointAtTheWord) {
 TEST_F(CliErrorsTest, JsonErrorsAreObjectsOnStderr) {
   const Said usage = sluice("classify -o json --rulez rules");
   EXPECT_EQ(usage.code, 2);
-  EXPECT_EQ(nlohmann::json::parse(usage.err)["error"]["message"], "'--rulez' is not an option of 'sluice classify'");
+  EXPECT_EQ(parse_json(usage.err)["error"]["message"], "'--rulez' is not an option of 'sluice classify'");
   write("addresses", "foo\n");
   const Said bad = sluice("route --routes routes --addresses addresses -o json");
   EXPECT_EQ(bad.code, 1);
   EXPECT_EQ(bad.out, "");
-  const auto json = nlohmann::json::parse(bad.err)["error"];
+  const auto json = parse_json(bad.err)["error"];
   EXPECT_EQ(json["exit_code"], 1);
   EXPECT_EQ(json["diagnostics"][0]["line"], 1);
   EXPECT_EQ(json["diagnostics"][0]["source"], "foo");

@@ -218,7 +218,9 @@ TEST_F(CliStreamTest, WhatIsRewrittenLeavesAsEthernet) {
     ASSERT_GE(out.size(), 24u);
     EXPECT_EQ(out[20], 1) << link.type;
     if (link.type == 101) wanted = out;
-    if (link.type < 101 && !wanted.empty()) EXPECT_EQ(out == wanted, true) << link.type;
+    if (link.type < 101 && !wanted.empty()) {
+      EXPECT_EQ(out == wanted, true) << link.type;
+    }
   }
 }
 

@@ -299,8 +299,9 @@ TEST_F(CliVerdictsTest, ExplainFollowsAPacketThroughAnyGraph) {
     EXPECT_EQ(packets.size(), i == 1 || i == 3 || i == 4 ? 2u : 1u) << said.out;
     for (const Json& p : packets) EXPECT_FALSE(p["way"].empty());
     // Nothing leads back to who sent them.
-    if (packets.size() == 2)
+    if (packets.size() == 2) {
       EXPECT_EQ(packets[1]["verdict"], i == 1 ? "leaves by out" : "dropped: no-route at icmp_route");
+    }
   }
   const Said said = sluice("explain g.click --in in.pcap");
   EXPECT_NE(said.out.find("acl_check :: ACL"), std::string::npos);

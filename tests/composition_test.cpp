@@ -204,7 +204,9 @@ TEST_F(CompositionTest, EveryPairIsThePlainRunOrIsRefused) {
       const Outcome got = run(both, queues, until);
       ASSERT_EQ(got.said.code, 0) << got.said.err;
       EXPECT_EQ(got.counts, want->second.counts);
-      if (either("--hits and --top-rules")) EXPECT_EQ(got.hits, want->second.hits);
+      if (either("--hits and --top-rules")) {
+        EXPECT_EQ(got.hits, want->second.hits);
+      }
       std::vector<SentFrame> frames = got.frames, same = want->second.frames;
       if (by_class) {
         sort_by_class(frames);

@@ -198,7 +198,9 @@ TEST_P(GraphSwap, EachPacketMeetsOneGraphInOrder) {
     // Counters follow names, whatever the graph.
     const Router& router = s.engine->router();
     for (size_t e = 0; e < router.elements.size(); ++e) {
-      if (router.elements[e]->name == "check") EXPECT_EQ(s.report.totals.elements[e].packets, s.written);
+      if (router.elements[e]->name == "check") {
+        EXPECT_EQ(s.report.totals.elements[e].packets, s.written);
+      }
     }
   }
 }
@@ -282,7 +284,9 @@ TEST_P(GraphSwap, ClassesKeepTheirOrder) {
   EXPECT_EQ(by_class, s.written);
   std::stable_sort(sent.begin(), sent.end(), [](const Sent& a, const Sent& b) { return a.before < b.before; });
   for (size_t i = 1; i < sent.size(); ++i) {
-    if (sent[i].before == sent[i - 1].before) ASSERT_LT(sent[i - 1].number, sent[i].number);
+    if (sent[i].before == sent[i - 1].before) {
+      ASSERT_LT(sent[i - 1].number, sent[i].number);
+    }
   }
 }
 

@@ -441,22 +441,22 @@ TEST_F(OrderedEquality, BucketsByMarkOfAnAccessList) {
 // Frames cross whole, and what takes their batches in order looks at lengths and registers alone: where nobody writes
 // frames no column of theirs is filled, and with frames on the device they do not come back.
 TEST_F(OrderedEquality, BehindFramesThatNobodyReads) {
-  for (const std::string& order : {"Police(100Mbps, 20000, EXCESS 30000)", "Shape(200Mbps, BURST 3000, CAPACITY 50)",
-                                   "Police(200Mbps, 20000) -> Shape(150Mbps, CAPACITY 50)"}) {
-    for (const std::string& sink : {"ToDump($OUT)", "ToMemory()", "Discard"}) expect_equal_behind_frames(order, sink);
+  for (const std::string order : {"Police(100Mbps, 20000, EXCESS 30000)", "Shape(200Mbps, BURST 3000, CAPACITY 50)",
+                                  "Police(200Mbps, 20000) -> Shape(150Mbps, CAPACITY 50)"}) {
+    for (const std::string sink : {"ToDump($OUT)", "ToMemory()", "Discard"}) expect_equal_behind_frames(order, sink);
   }
 }
 
 // The same where they look at what stages have written, or a policer in front of them: classes, colors, rules, marks.
 TEST_F(OrderedEquality, ByRegistersThatFramesBringBack) {
-  for (const std::string& order :
+  for (const std::string order :
        {"Police(120Mbps, 20000, BY class)", "Police(50Mbps, 20000, EXCESS 30000, AWARE true)",
         "Police(60Mbps, 20000, BY rule)", "Police(60Mbps, 20000, EXCESS 9000, PEAK 90Mbps, BY mark)",
         "Police(90Mbps, 20000, EXCESS 10000, BY mark, AWARE true)",
         "p :: Police(60Mbps, 20000, EXCESS 30000); p[0] -> q :: Police(40Mbps, 9000, EXCESS 9000, BY class, AWARE "
         "true); "
         "p[1] -> q; q -> Shape(150Mbps, CAPACITY 50)"}) {
-    for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) expect_equal_behind_frames(order, sink);
+    for (const std::string sink : {"ToDump($OUT)", "ToMemory()"}) expect_equal_behind_frames(order, sink);
   }
 }
 

@@ -953,13 +953,8 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
 }
 
 std::string no_cuda_device(const OpenDevices& devices) {
-#if defined(SLUICE_WITH_CUDA)
   if (!devices.options.devices.empty() && devices.options.devices[0]->info().kind == "cuda") return "";
   return fmt::format("it needs the memory of a CUDA device, and the device is {}", devices.label);
-#else
-  return fmt::format("it needs the memory of a CUDA device; the device is {}, and this build has no CUDA",
-                     devices.label);
-#endif
 }
 
 void add_bench(Command root) {

@@ -10,14 +10,12 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "bench.h"
-#include "formats/classbench.h"
-#include "generate/random.h"
-#if defined(SLUICE_WITH_CUDA)
 #include "bench/cuda/flag_ring.h"
 #include "bench/cuda/resident.h"
 #include "exec/device/trace.h"
+#include "formats/classbench.h"
+#include "generate/random.h"
 #include "ports/memory/frame_store.h"
-#endif
 
 namespace sluice::app {
 namespace {
@@ -139,7 +137,6 @@ Prepared prepare_rules(const OpenDevices& devices, RuleSet set, const std::strin
   return p;
 }
 
-#if defined(SLUICE_WITH_CUDA)
 // The usual protocol (doorbell, done flag) over the same kernel body.
 Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& options, unsigned repetitions) {
   Case c{name, "us", {}};
@@ -182,7 +179,6 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
             {"frame", frame}};
   return c;
 }
-#endif
 
 // What is looked up: which of `rules` rules over `masks` pairs of prefix lengths the packets match.
 struct LatencySetting {
@@ -354,13 +350,11 @@ Exit bench_latency(const LatencyOptions& o) {
             all, o.repetitions, true));
       }
     }
-#if defined(SLUICE_WITH_CUDA)
     d.channel = devices.options.channel(sizes.front());
     if (p.lookup->device().info().kind == "cuda" && s.algorithm == TupleSpaceAcl::kName &&
         sizes.front() <= FlagRing::kMaxRecords) {
       cases.push_back(flag_ring_case(fmt::format("{}, {}, flags", s.name, s.algorithm), p, d, o.repetitions));
     }
-#endif
   }
   progress.clear();
   return bench_report(o, "latency", sha256("generated"), {frame_repetitions, 0, "linear"}, std::move(cases),
@@ -416,7 +410,6 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
     cases.push_back(
         drive_case(fmt::format("{}/{}/x{}/{}/routes", name, way, o.workers, frame), routes, d, o.repetitions, true));
   }
-#if defined(SLUICE_WITH_CUDA)
   // Which reads tables in global memory alone.
   if (p.lookup->device().info().kind == "cuda" && p.lookup->device().table_memory() == TableMemory::kGlobal) {
     progress.step(name + " device-resident");
@@ -443,22 +436,17 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
     c.more = {{"records", records.size()}};
     cases.push_back(std::move(c));
   }
-#endif
   progress.clear();
 }
 
-void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
-                          [[maybe_unused]] const std::string& name, [[maybe_unused]] const Image& image,
-                          [[maybe_unused]] const std::vector<uint32_t>& v4,
-                          [[maybe_unused]] const std::vector<uint64_t>& v6,
-                          [[maybe_unused]] const std::vector<uint32_t>& expected, [[maybe_unused]] bool plain,
-                          [[maybe_unused]] std::vector<Case>& cases) {
+void add_resident_lookups(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
+                          const Image& image, const std::vector<uint32_t>& v4, const std::vector<uint64_t>& v6,
+                          const std::vector<uint32_t>& expected, bool plain, std::vector<Case>& cases) {
   if (const std::string lack = no_cuda_device(devices); !lack.empty()) {
     // Other rows of the device follow, unless these alone were asked for.
     if (plain || o.lookups_only) cases.push_back(unmeasured(name + "/resident/addresses", lack));
     return;
   }
-#if defined(SLUICE_WITH_CUDA)
   Device& device = *devices.options.devices[0];
   const TableMemory memory = device.table_memory();
   for (const bool window : {false, true}) {
@@ -507,13 +495,10 @@ void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused
       cases.push_back(std::move(c));
     }
   }
-#endif
 }
 
-void add_resident_frames([[maybe_unused]] const BenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
-                         [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
-                         [[maybe_unused]] const std::string& name, [[maybe_unused]] std::vector<Case>& cases) {
-#if defined(SLUICE_WITH_CUDA)
+void add_resident_frames(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline,
+                         const std::string& capture, const std::string& name, std::vector<Case>& cases) {
   if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
   Device& device = *devices.options.devices[0];
   if (device.table_memory() != TableMemory::kGlobal) {
@@ -577,7 +562,6 @@ void add_resident_frames([[maybe_unused]] const BenchOptions& o, [[maybe_unused]
   for (const double rate : rates) c.values.push_back(rate * 1e-6);
   c.more = {{"frames", count}, {"stride", frames.stride}};
   cases.push_back(std::move(c));
-#endif
 }
 
 void add_bench_latency(Command bench) {

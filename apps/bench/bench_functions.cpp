@@ -10,15 +10,13 @@
 #include "apps/sluice/pipeline.h"
 #include "base/sha256.h"
 #include "bench.h"
+#include "bench/cuda/resident.h"
 #include "generate/routes.h"
 #include "generate/traffic.h"
 #include "net/crc32.h"
 #include "ports/pcap/capture_writer.h"
 #include "ports/wire/throughput_search.h"
 #include "tables/lpm/algorithms.h"
-#if defined(SLUICE_WITH_CUDA)
-#include "bench/cuda/resident.h"
-#endif
 
 namespace sluice::app {
 namespace {
@@ -175,13 +173,11 @@ std::string place_on_device(OpenDevices& devices, const Pipeline& pipeline, uint
   return kinds;
 }
 
-void add_resident([[maybe_unused]] const FunctionOptions& o, [[maybe_unused]] const OpenDevices& devices,
-                  [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases) {
+void add_resident(const FunctionOptions& o, const OpenDevices& devices, uint32_t size, std::vector<Case>& cases) {
   if (const std::string lack = no_cuda_device(devices); !lack.empty()) {
     cases.push_back(unmeasured(fmt::format("crc/{}B/resident", size), lack));
     return;
   }
-#if defined(SLUICE_WITH_CUDA)
   ResidentFrames frames;
   frames.stride = (size + 63) / 64 * 64;  // nothing is appended
   const uint64_t count = (size_t{1} << 30) / frames.stride;
@@ -210,7 +206,6 @@ void add_resident([[maybe_unused]] const FunctionOptions& o, [[maybe_unused]] co
       cases.push_back(std::move(c));
     }
   }
-#endif
 }
 
 // A run with buffers between whoever reads and those who work, and what came of it.

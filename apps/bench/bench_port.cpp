@@ -13,6 +13,8 @@
 #include "base/sha256.h"
 #include "base/thread.h"
 #include "bench.h"
+#include "bench/cuda/priority_port.h"
+#include "bench/cuda/resident.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
 #include "generate/routes.h"
@@ -21,10 +23,6 @@
 #include "ports/memory/frame_store.h"
 #include "ports/pcap/capture_writer.h"
 #include "qos/departure_scan.h"
-#if defined(SLUICE_WITH_CUDA)
-#include "bench/cuda/priority_port.h"
-#include "bench/cuda/resident.h"
-#endif
 
 namespace sluice::app {
 namespace {
@@ -110,15 +108,13 @@ constexpr PortCase kPortCases[] = {
     {"policed/limited", 40'000'000'000, 100'000'000'000, 200'000'000'000, 20'000'000'000, 40'000'000'000},
 };
 
-void add_device_rows([[maybe_unused]] const PortBenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
-                     [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
-                     [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases,
-                     [[maybe_unused]] Verified& verified, [[maybe_unused]] Progress& progress) {
+void add_device_rows(const PortBenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline,
+                     const std::string& capture, uint32_t size, std::vector<Case>& cases, Verified& verified,
+                     Progress& progress) {
   if (const std::string lack = no_cuda_device(devices); !lack.empty()) {
     if (o.device_only) cases.push_back(unmeasured(fmt::format("port/{}B/resident", size), lack));
     return;
   }
-#if defined(SLUICE_WITH_CUDA)
   Device& device = *devices.options.devices[0];
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
@@ -230,21 +226,18 @@ void add_device_rows([[maybe_unused]] const PortBenchOptions& o, [[maybe_unused]
       cases.push_back(std::move(c));
     }
   }
-#endif
 }
 
 // Groups of lanes that never stop, fed by one thread out of host memory.
-void add_persistent_rows([[maybe_unused]] const PortBenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
-                         [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
-                         [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases,
-                         [[maybe_unused]] Verified& verified, [[maybe_unused]] Progress& progress) {
+void add_persistent_rows(const PortBenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline,
+                         const std::string& capture, uint32_t size, std::vector<Case>& cases, Verified& verified,
+                         Progress& progress) {
   std::string lack = no_cuda_device(devices);
   if (size < 64) lack = "frames are too short: 64 bytes at least";
   if (!lack.empty()) {
     cases.push_back(unmeasured(fmt::format("port/{}B/persistent", size), lack));
     return;
   }
-#if defined(SLUICE_WITH_CUDA)
   Device& device = *devices.options.devices[0];
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
@@ -377,7 +370,6 @@ void add_persistent_rows([[maybe_unused]] const PortBenchOptions& o, [[maybe_unu
       row(fmt::format("{}/buffer/{}/{}", base, chunk, in_flight), q, true);
     }
   }
-#endif
 }
 
 Exit bench_port(PortBenchOptions o) {

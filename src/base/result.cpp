@@ -36,6 +36,14 @@ std::string to_string(const Diagnostic& d) {
   return out;
 }
 
+Error::Error() = default;
+Error::Error(std::string what, std::string next_step) : message(std::move(what)), hint(std::move(next_step)) {}
+Error::Error(const Error& other) = default;
+Error::Error(Error&& other) noexcept = default;
+Error& Error::operator=(const Error& other) = default;
+Error& Error::operator=(Error&& other) noexcept = default;
+Error::~Error() = default;
+
 std::string to_string(const Error& error) {
   std::string out;
   for (const Diagnostic& d : error.diagnostics) out += to_string(d);

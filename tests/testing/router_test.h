@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "ports/testing/net_namespace.h"
@@ -58,7 +57,7 @@ class RouterTest : public CliTest {
     shell(
         "p=$(cat pid); kill -INT $p 2>/dev/null; n=0; while [ $n -lt 1000 ] && grep -q '^State:[^Z]*$' /proc/$p/status "
         "2>/dev/null; do sleep 0.02; n=$((n+1)); done; kill -9 $p 2>/dev/null; true");
-    return nlohmann::json::parse(read("report.json"), nullptr, false);
+    return parse_json(read("report.json"));
   }
 
   std::unique_ptr<NetNamespace> gen_, router_, sink_;

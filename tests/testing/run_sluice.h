@@ -6,17 +6,18 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/testing/json.h"
 
 namespace sluice::testing {
 
 struct Said {
   int code = -1;  // exit code; 128 + signal; 124 after five minutes without an end
   std::string out, err;
-  nlohmann::json json() const { return nlohmann::json::parse(out, nullptr, false); }
+  nlohmann::json json() const { return parse_json(out); }
   std::vector<std::string> lines() const {
     std::vector<std::string> all;
     std::istringstream text(out);

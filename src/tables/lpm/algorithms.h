@@ -274,8 +274,8 @@ Result<void> with_fib4(const Image& image, F&& f) {
   auto fib = detail::find_fib(image, SectionTag::kFib4);
   if (!fib) return std::move(fib).error();
   Result<void> result;
-  if (!with_lpm<LpmAlgorithms4>(fib->algorithm,
-                                [&]<typename A>(A) { result = detail::open_fib<typename A::View4>(*fib, f); })) {
+  if (!with_lpm<LpmAlgorithms4>(
+          fib->algorithm, [&]<typename A>(A) { (void)(result = detail::open_fib<typename A::View4>(*fib, f)); })) {
     return detail::unknown_fib(*fib, lpm_algorithm_names4());
   }
   return result;
@@ -286,8 +286,8 @@ Result<void> with_fib6(const Image& image, F&& f) {
   auto fib = detail::find_fib(image, SectionTag::kFib6);
   if (!fib) return std::move(fib).error();
   Result<void> result;
-  if (!with_lpm<LpmAlgorithms6>(fib->algorithm,
-                                [&]<typename A>(A) { result = detail::open_fib<typename A::View6>(*fib, f); })) {
+  if (!with_lpm<LpmAlgorithms6>(
+          fib->algorithm, [&]<typename A>(A) { (void)(result = detail::open_fib<typename A::View6>(*fib, f)); })) {
     return detail::unknown_fib(*fib, lpm_algorithm_names6());
   }
   return result;
