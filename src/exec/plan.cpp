@@ -266,11 +266,11 @@ class Planner {
 
   // Whether an element writes bytes of frames that others may have, where these lie close.
   static bool stays_close(const StageTraits& traits) {
-    constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
-    if ((traits.writes & kPushes) == 0 || traits.frame == FrameUse::kNone) return true;
+    constexpr FieldMask kMoves = kFieldFrame | kFieldExtent;
+    if ((traits.writes & kMoves) == 0 || traits.frame == FrameUse::kNone) return true;
     // Elsewhere a network header may begin at the frame's first byte, or what is pushed may grow with each.
     if (traits.frame != FrameUse::kHeaders) return false;
-    return (traits.writes & kPushes) != kPushes || traits.writes_before <= kCloseHeadroom;
+    return (traits.writes & kMoves) != kMoves || traits.writes_before <= kCloseHeadroom;
   }
 
   void compute_liveness() {

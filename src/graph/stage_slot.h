@@ -35,7 +35,8 @@ struct StageSlot {
     static_assert(sizeof(Stage) <= kStorage && alignof(Stage) <= 8,
                   "a stage must fit its slot: put the rest into an image");
     kind = stage_kind;
-    std::memcpy(storage, &stage, sizeof stage);
+    // Through the slot: after get() GCC takes the storage for the first member of what was there.
+    std::memcpy(reinterpret_cast<std::byte*>(this) + offsetof(StageSlot, storage), &stage, sizeof stage);
   }
   template <typename Stage>
   SLUICE_HD const Stage& get() const {
