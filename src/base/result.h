@@ -103,12 +103,20 @@ class [[nodiscard]] Result {
   }
   Result(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) : ok_(other.ok_) { take(other); }
   Result& operator=(const Result& other) requires std::is_copy_constructible_v<T> { return *this = Result(other); }
-  Result& operator=(Result&& other) noexcept {
-    static_assert(std::is_nothrow_move_constructible_v<T>, "there would be neither a value nor an error");
-    if (this != &other) {
-      destroy();
-      ok_ = other.ok_;
+  Result& operator=(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) {
+    if (this == &other) return *this;
+    destroy();
+    ok_ = other.ok_;
+    if constexpr (std::is_nothrow_move_constructible_v<T>) {
       take(other);
+    } else {
+      try {
+        take(other);
+      } catch (...) {
+        ok_ = false;
+        std::construct_at(&error_);
+        throw;
+      }
     }
     return *this;
   }

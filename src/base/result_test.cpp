@@ -95,5 +95,26 @@ TEST(Result, OfWhatIsOnlyMoved) {
   EXPECT_EQ(error.message, long_error().message);
 }
 
+// Its moves throw when they are told to.
+struct Throws {
+  static inline bool now = false;
+  Throws() = default;
+  Throws(const Throws&) = default;
+  Throws(Throws&&) {
+    if (now) throw 7;
+  }
+};
+
+TEST(Result, IsAnErrorWhereAMoveThrew) {
+  Result<Throws> to = Throws(), from = Throws();
+  Throws::now = true;
+  EXPECT_THROW(to = std::move(from), int);
+  Throws::now = false;
+  EXPECT_FALSE(to.ok());
+  EXPECT_EQ(to.error().message, "");
+  to = Result<Throws>(Throws());
+  EXPECT_TRUE(to.ok());
+}
+
 }  // namespace
 }  // namespace sluice

@@ -82,7 +82,7 @@ TEST_F(RunFilesTest, TwoOutputsAreTwoFiles) {
 }
 
 TEST_F(RunFilesTest, StandardOutputIsOnePlace) {
-  for (const std::string& other : {"-", "/dev/stdout", "/proc/self/fd/1"}) {
+  for (const std::string other : {"-", "/dev/stdout", "/proc/self/fd/1"}) {
     RunFiles files;
     files.output("-o json", "-");
     files.output("--out", other);

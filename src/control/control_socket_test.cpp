@@ -367,13 +367,14 @@ TEST_F(Sockets, AnAnswerThatIsBeingMadeIsToldThatTheSocketGoes) {
   auto made = ControlSocket::create(path());
   ASSERT_TRUE(made.ok());
   std::atomic<bool> began{false};
-  (*made)->serve(
+  const Result<void> served = (*made)->serve(
       [&](std::string_view) {
         began = true;
         while (!cancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         return std::string("cancelled");
       },
       &refused);
+  ASSERT_TRUE(served.ok()) << served.error().message;
   const int fd = raw();
   ASSERT_EQ(::send(fd, "a\n", 2, 0), 2);
   while (!began) std::this_thread::sleep_for(std::chrono::milliseconds(1));

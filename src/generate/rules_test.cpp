@@ -75,7 +75,9 @@ TEST_P(RuleShapes, CountsAreExactAndRulesDistinct) {
         EXPECT_LE(r.src_port.low, r.src_port.high);
         EXPECT_LE(r.dst_port.low, r.dst_port.high);
         for (const IpPrefix& p : {r.src, r.dst}) {
-          if (p.address.family == 6) EXPECT_TRUE(p.length == 0 || p.address.hi >> 61 == 1);
+          if (p.address.family == 6) {
+            EXPECT_TRUE(p.length == 0 || p.address.hi >> 61 == 1);
+          }
           EXPECT_EQ(prefix_around(p.address, p.length), p);
         }
       }

@@ -505,7 +505,9 @@ std::vector<Packet> drain_brought(CaptureReader& reader, std::vector<std::byte>&
     for (const CapturedFrame& frame : std::span(frames).first(n)) {
       const auto* at = reinterpret_cast<const std::byte*>(frame.data);
       EXPECT_TRUE(at >= room.data() + 16 && at + frame.captured <= room.data() + room.size());
-      if (before != nullptr) EXPECT_GE(frame.data - before, 16);
+      if (before != nullptr) {
+        EXPECT_GE(frame.data - before, 16);
+      }
       before = frame.data + frame.captured;
       take(frame);
     }

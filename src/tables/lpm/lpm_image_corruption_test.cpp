@@ -205,8 +205,9 @@ TEST(LpmImageCorruption, WhatIsTrustedIsTheSame) {
     const auto refuse = [&]<typename View>(SectionTag tag, const View*) {
       const auto whole = image->section(tag);
       for (const size_t size : {size_t{0}, size_t{8}, whole.size() / 8}) {
-        if constexpr (requires { View::open(whole, 1, true); })
+        if constexpr (requires { View::open(whole, 1, true); }) {
           EXPECT_FALSE(View::open(whole.first(size), rib.next_hop_count(), true).ok()) << size;
+        }
       }
     };
     ASSERT_TRUE(with_fib4(*image, [&](const auto& view) { refuse(SectionTag::kFib4, &view); }).ok());
