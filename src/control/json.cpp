@@ -15,8 +15,8 @@ void append_json(std::string& to, std::string_view text) {
     to += text;
     to += '"';
   } else {
-    using Json = nlohmann::ordered_json;
-    to += Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+    using nlohmann::ordered_json;
+    to += ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   }
 }
 

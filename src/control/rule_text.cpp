@@ -31,8 +31,8 @@ bool has_context(std::string_view text) {
 size_t common_front(std::string_view a, std::string_view b) {
   const size_t most = std::min(a.size(), b.size());
   size_t n = 0;
-  constexpr size_t kStep = 1024;
-  while (most - n >= kStep && std::memcmp(a.data() + n, b.data() + n, kStep) == 0) n += kStep;
+  constexpr size_t kStride = 1024;
+  while (most - n >= kStride && std::memcmp(a.data() + n, b.data() + n, kStride) == 0) n += kStride;
   while (n < most && a[n] == b[n]) ++n;
   return n;
 }
@@ -41,9 +41,9 @@ size_t common_front(std::string_view a, std::string_view b) {
 size_t common_back(std::string_view a, std::string_view b) {
   const size_t most = std::min(a.size(), b.size());
   size_t n = 0;
-  constexpr size_t kStep = 1024;
+  constexpr size_t kStride = 1024;
   const auto end = [&](std::string_view text, size_t back) { return text.data() + text.size() - back; };
-  while (most - n >= kStep && std::memcmp(end(a, n + kStep), end(b, n + kStep), kStep) == 0) n += kStep;
+  while (most - n >= kStride && std::memcmp(end(a, n + kStride), end(b, n + kStride), kStride) == 0) n += kStride;
   while (n < most && *end(a, n + 1) == *end(b, n + 1)) ++n;
   return n;
 }
