@@ -197,7 +197,7 @@ TEST_F(BenchWireTest, MeasuresARouter) {
   shell(
       "kill -INT $(cat pid); n=0; while kill -0 $(cat pid) 2>/dev/null && [ $n -lt 500 ]; do sleep 0.02; n=$((n+1)); "
       "done");
-  const auto report = parse_json(read("report"));
+  const auto report = testing::parse_json(read("report"));
   ASSERT_TRUE(passed.json().is_object()) << passed.err << read("log");
   const auto all = measured(passed)["results"][0]["trials"][0];
   EXPECT_EQ(all["lost"], 0);
@@ -239,7 +239,7 @@ TEST_F(BenchWireTest, ASignalEndsItWithTheReportOfWhatWasMeasured) {
         "0.01; n=$((n+1)); done; kill -INT $pid; wait $pid");
   }
   EXPECT_EQ(said.code, 130) << said.err;
-  const auto report = parse_json(read("report"));
+  const auto report = testing::parse_json(read("report"));
   EXPECT_EQ(report["interrupted"], true);
   ASSERT_EQ(report["results"].size(), 1u);
   EXPECT_EQ(report["results"][0]["complete"], false);
