@@ -298,12 +298,12 @@ TEST_F(CliErrorsTest, PacketTextsPointAtTheWord) {
 TEST_F(CliErrorsTest, JsonErrorsAreObjectsOnStderr) {
   const Said usage = sluice("classify -o json --rulez rules");
   EXPECT_EQ(usage.code, 2);
-  EXPECT_EQ(parse_json(usage.err)["error"]["message"], "'--rulez' is not an option of 'sluice classify'");
+  EXPECT_EQ(testing::parse_json(usage.err)["error"]["message"], "'--rulez' is not an option of 'sluice classify'");
   write("addresses", "foo\n");
   const Said bad = sluice("route --routes routes --addresses addresses -o json");
   EXPECT_EQ(bad.code, 1);
   EXPECT_EQ(bad.out, "");
-  const auto json = parse_json(bad.err)["error"];
+  const auto json = testing::parse_json(bad.err)["error"];
   EXPECT_EQ(json["exit_code"], 1);
   EXPECT_EQ(json["diagnostics"][0]["line"], 1);
   EXPECT_EQ(json["diagnostics"][0]["source"], "foo");
