@@ -499,7 +499,7 @@ void add_resident_lookups(const BenchOptions& o, const OpenDevices& devices, con
 
 void add_resident_frames(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline,
                          const std::string& capture, const std::string& name, std::vector<Case>& cases) {
-  if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
+  if (!no_cuda_device(devices).empty()) return;
   Device& device = *devices.options.devices[0];
   if (device.table_memory() != TableMemory::kGlobal) {
     cases.push_back(unmeasured(name + "/resident", "frames in device memory: tables in global memory alone"));
