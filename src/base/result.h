@@ -94,24 +94,18 @@ class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)), ok_(true) {}
   Result(Error error) : error_(std::move(error)), ok_(false) {}
-  Result(const Result& other) requires std::is_copy_constructible_v<T> : ok_(other.ok_) {
-    if (ok_) {
-      std::construct_at(std::addressof(value_), other.value_);
-    } else {
-      std::construct_at(&error_, other.error_);
-    }
-  }
-  Result(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) : ok_(other.ok_) { take(other); }
+  Result(const Result& other) requires std::is_copy_constructible_v<T> : ok_(other.ok_) { take(other); }
+  Result(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) : ok_(other.ok_) { take(std::move(other)); }
   Result& operator=(const Result& other) requires std::is_copy_constructible_v<T> { return *this = Result(other); }
   Result& operator=(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) {
     if (this == &other) return *this;
     destroy();
     ok_ = other.ok_;
     if constexpr (std::is_nothrow_move_constructible_v<T>) {
-      take(other);
+      take(std::move(other));
     } else {
       try {
-        take(other);
+        take(std::move(other));
       } catch (...) {
         ok_ = false;
         std::construct_at(&error_);
@@ -138,11 +132,13 @@ class [[nodiscard]] Result {
   Error&& error() && { return SLUICE_CHECK(!ok_), std::move(error_); }
 
  private:
-  void take(Result& other) {
+  // What `other` has, which is what ok_ says.
+  template <typename Other>
+  void take(Other&& other) {
     if (ok_) {
-      std::construct_at(std::addressof(value_), std::move(other.value_));
+      std::construct_at(std::addressof(value_), std::forward<Other>(other).value_);
     } else {
-      std::construct_at(&error_, std::move(other.error_));
+      std::construct_at(&error_, std::forward<Other>(other).error_);
     }
   }
   void destroy() {
