@@ -4,7 +4,7 @@
 A header is for the device too when it lies in a shared folder (SHARED below), when it is a stage.h or when it says
 SLUICE_HD, unless its first comment has a line `host only`. A header that says SLUICE_HD and `host only` is an error.
 Each header is included twice in a file of its own, so a missing include guard shows as well. nvcc is asked for a group of
-headers at once, and for each alone where the group fails: what a header lacks g++ has seen, and nvcc reads slowly.
+headers at once, and for each half of it where that fails: what a header lacks g++ has seen, and nvcc reads slowly.
 
 Results are kept by content (the header, all project headers it reaches, compiler, flags) in build/headers/, so that a
 second run compiles only what changed.
@@ -93,9 +93,6 @@ class Check:
         return " ".join(self.command) + "\n" + result.stdout + result.stderr
 
 
-GROUP = 12
-
-
 class GroupCheck:
     """Several checks of one compiler as one run of it; all that it can say is that they are fine together."""
 
@@ -105,15 +102,17 @@ class GroupCheck:
     def run(self):
         """[(check, what the compiler said or None)]"""
         first = self.checks[0]
-        if len(self.checks) > 1:
-            source = first.source.with_name("group__" + first.source.name)
-            source.write_text("".join(f'#include "{check.name}"\n' for check in self.checks for _ in range(2)))
-            command = [str(source) if word == str(first.source) else word for word in first.command]
-            if subprocess.run(command, capture_output=True, text=True).returncode == 0:
-                for check in self.checks:
-                    check.stamp.touch()
-                return [(check, None) for check in self.checks]
-        return [(check, check.run()) for check in self.checks]
+        if len(self.checks) == 1:
+            return [(first, first.run())]
+        source = first.source.with_name("group__" + first.source.name)
+        source.write_text("".join(f'#include "{check.name}"\n' for check in self.checks for _ in range(2)))
+        command = [str(source) if word == str(first.source) else word for word in first.command]
+        if subprocess.run(command, capture_output=True, text=True).returncode == 0:
+            for check in self.checks:
+                check.stamp.touch()
+            return [(check, None) for check in self.checks]
+        half = len(self.checks) // 2
+        return GroupCheck(self.checks[:half]).run() + GroupCheck(self.checks[half:]).run()
 
 
 def main():
@@ -162,9 +161,11 @@ def main():
     todo = [check for check in checks if not check.stamp.exists()]
     # The slow ones first, so that the last worker does not end alone.
     device = [check for check in todo if check.kind == "nvcc"]
-    groups = [GroupCheck(device[i:i + GROUP]) for i in range(0, len(device), GROUP)]
+    jobs = max(1, arguments.jobs)
+    size = max(1, -(-len(device) // jobs))
+    groups = [GroupCheck(device[i:i + size]) for i in range(0, len(device), size)]
     groups += [GroupCheck([check]) for check in todo if check.kind != "nvcc"]
-    with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for results in pool.map(GroupCheck.run, groups):
             for check, said in results:
                 if said is not None:

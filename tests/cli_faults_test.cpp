@@ -80,7 +80,9 @@ class CliFaultsTest : public CliTest {
   }
   void TearDown() override {
     if (link_ >= 0) ::close(link_);
-    if (server_ > 0) EXPECT_EQ(wait_for(server_), 0);
+    if (server_ > 0) {
+      EXPECT_EQ(wait_for(server_), 0);
+    }
     for (const char* end : {".faults", ".out", ".err", ".client", ".client_error"}) fs::remove(folder_.string() + end);
     CliTest::TearDown();
   }

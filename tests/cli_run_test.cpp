@@ -92,7 +92,9 @@ TEST_F(CliRunTest, FramesCrossWholeWhereBatchesAreLarge) {
     const std::string text = plan(way);
     // Resident kernels take frames under load, and where nobody asks for a mode.
     const bool frames = records.starts_with("frames"), asked = way.find("--mode") != std::string::npos;
-    if (!asked) EXPECT_NE(text.find(frames ? "mode persistent" : "mode launch"), std::string::npos) << way << text;
+    if (!asked) {
+      EXPECT_NE(text.find(frames ? "mode persistent" : "mode launch"), std::string::npos) << way << text;
+    }
     EXPECT_NE(text.find("transport " + transport), std::string::npos) << way << "\n" << text;
     EXPECT_NE(text.find("node 0: " + records), std::string::npos) << way << "\n" << text;
   };

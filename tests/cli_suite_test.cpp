@@ -164,8 +164,12 @@ TEST_F(CliSuiteTest, FunctionsHaveARateByRoutesAndAHighestRateWithoutLossOnEachW
     EXPECT_GT(row["min"], 0) << name;
     EXPECT_LE(row["p50_us"], row["p99_us"]) << name;
     EXPECT_LE(row["p99_us"], row["p999_us"]) << name;
-    if (name.ends_with("/blocking")) EXPECT_EQ(row["dropped_part"], 0) << name;
-    if (name.ends_with("/latency")) EXPECT_EQ(row["unit"], "us") << name;
+    if (name.ends_with("/blocking")) {
+      EXPECT_EQ(row["dropped_part"], 0) << name;
+    }
+    if (name.ends_with("/latency")) {
+      EXPECT_EQ(row["unit"], "us") << name;
+    }
   }
   for (const char* name : {"mirror/64B/cpu/x1/32/buffers_64/no-loss", "mirror/64B/cpu/x1/32/buffers_16/dropping",
                            "mirror/64B/launch/staged/full/address/x1/32/buffers_16/no-loss/latency"})
@@ -220,7 +224,9 @@ TEST_F(CliSuiteTest, TheTimeOfABatchIsMeasuredBySize) {
     EXPECT_EQ(few["frame"], 32);
     EXPECT_EQ(many["frame"], 2048);
     EXPECT_EQ(few["values"].size(), 2u);
-    if (std::string(device) == "cpu") EXPECT_EQ(report["verified"]["sample"], 3 * 2 * 20 * (32 + 2048));
+    if (std::string(device) == "cpu") {
+      EXPECT_EQ(report["verified"]["sample"], 3 * 2 * 20 * (32 + 2048));
+    }
   }
 }
 
@@ -449,8 +455,12 @@ TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
   for (const Json& row : report["results"]) {
     EXPECT_GT(row["median"], 0) << row;
     // With all losses allowed, the first rate passes: that of the tester.
-    if (row["unit"] != "us") EXPECT_EQ(row["note"], "in 1 of 1 rounds as much as was offered") << row;
-    if (row["unit"] == "us") EXPECT_LE(row["p50_us"], row["p999_us"]) << row;
+    if (row["unit"] != "us") {
+      EXPECT_EQ(row["note"], "in 1 of 1 rounds as much as was offered") << row;
+    }
+    if (row["unit"] == "us") {
+      EXPECT_LE(row["p50_us"], row["p999_us"]) << row;
+    }
   }
   // With an access list that all packets pass; and what is lost at tenths of the first rate.
   const Said more = sluice(few + "--ways af_packet --rules 300 --loss-rate");

@@ -113,9 +113,11 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
         sent.add(device.channels);
       }
       EXPECT_GT(sent.records, 0u);
-      if (way.mode == DeviceMode::kPersistent) EXPECT_EQ(sent.launches, 0u);
-      if (way.mode == DeviceMode::kLaunch && way.threading == DeviceThreading::kFull)
+      if (way.mode == DeviceMode::kPersistent) {
+        EXPECT_EQ(sent.launches, 0u);
+      } else if (way.mode == DeviceMode::kLaunch && way.threading == DeviceThreading::kFull) {
         EXPECT_EQ(sent.launches, sent.flights);
+      }
     }
   }
 }
@@ -201,7 +203,7 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
                                       {DeviceMode::kAdaptive, Transport::kStaged, kFrame, 1, 300}};
   const auto check = [&](const std::string& capture, uint32_t limit, const std::vector<Way>& all,
                          const std::vector<std::string>& rests) {
-    for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
+    for (const std::string sink : {"ToDump($OUT)", "ToMemory()"}) {
       for (const std::string& rest : rests) {
         for (const bool hits : {true, false}) {
           const std::string text =
@@ -250,7 +252,7 @@ TEST(DeviceEquality, ClassesStayInADevicesMemory) {
   // Classes overtake each other, so that no error may depend on the ones before.
   const std::string errors =
       "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 100000);\nacl[1] -> errors; ttl[1] -> errors; errors -> tx;\n";
-  for (const std::string& sink : {"ToMemory()", "ToDump($OUT)"}) {
+  for (const std::string sink : {"ToMemory()", "ToDump($OUT)"}) {
     for (const std::string& rest : {std::string(), errors}) {
       const std::string text =
           testing::standard_graph_text(dir, "FromMemory(" + mixed + ", LIMIT " + std::to_string(limit) + ")", sink,
@@ -287,7 +289,9 @@ TEST(DeviceEquality, ClassesStayInADevicesMemory) {
             // Records alone cross where frames stay: nothing makes packets of them. A chunk of which some packet goes
             // on elsewhere is done again.
             const ChannelStats& sent = got.outcome.report.devices.at(0).channels;
-            if (sink == "ToMemory()" && rest.empty()) EXPECT_EQ(sent.bytes_in, uint64_t{limit} * sizeof(FrameRecord));
+            if (sink == "ToMemory()" && rest.empty()) {
+              EXPECT_EQ(sent.bytes_in, uint64_t{limit} * sizeof(FrameRecord));
+            }
           }
         }
       }
@@ -345,9 +349,9 @@ TEST(DeviceEquality, SumsAreFrameRecords) {
                                 {DeviceMode::kLaunch, Transport::kCommList, kAuto, 1, 900},
                                 {DeviceMode::kPersistent, Transport::kStaged, kFrame, 2, 900},
                                 there({DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 700})};
-  for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
-    for (const std::string& chain : {"SetCRC32", "EtherMirror -> SetCRC32(MODE fcs)",
-                                     "IPInput -> DecIPTTL -> SetCRC32(MODE fcs)", "CheckCRC32(MODE fcs)"}) {
+  for (const std::string sink : {"ToDump($OUT)", "ToMemory()"}) {
+    for (const std::string chain : {"SetCRC32", "EtherMirror -> SetCRC32(MODE fcs)",
+                                    "IPInput -> DecIPTTL -> SetCRC32(MODE fcs)", "CheckCRC32(MODE fcs)"}) {
       for (const bool lent : {true, false}) {
         for (const std::string& capture : {mixed, summed}) {
           const std::string from =
@@ -440,7 +444,7 @@ TEST(DeviceEquality, WhatWasStrippedComesBack) {
            "rt[0] -> back :: " +
            behind + " -> out :: ToDump($OUT); rt[1] -> back; rt[2] -> back; Idle -> ToDump($OUT2);\n";
   };
-  for (const std::string& between : {"", "DecIPTTL -> "}) {
+  for (const std::string between : {"", "DecIPTTL -> "}) {
     for (const bool more : {false, true}) {
       const std::string graph = text(between, more ? "Unstrip(20)" : "Unstrip(14)");
       const DeviceOutcome want = run(dir, graph, nullptr);

@@ -65,8 +65,8 @@ struct Live {
       return;
     }
     options.live = options.count_hits = true;
-    runtime = std::move(*Engine::create(router, plan, options));
-    runtime->publisher().publish(std::move(*bind_plan(plan, router, *loaded)));
+    runtime = *Engine::create(router, plan, options);
+    runtime->publisher().publish(*bind_plan(plan, router, *loaded));
     tables = std::make_unique<LiveTables>(router, plan, runtime->publisher(), std::move(*loaded), std::move(models),
                                           report.loads, max_bytes);
     control = std::make_unique<Control>(*runtime, *tables, Control::Facts{"test", "cpu"});

@@ -612,10 +612,10 @@ TEST_F(Rfc7126, S4_EachKindOfOptionCanBeDroppedOrIgnored) {
                                               {"ROUTER_ALERT", {148, 4, 0, 0}},
                                               {"OTHER", {130, 3, 9}}};
   for (const auto& [name, options] : kinds) {
-    const auto rule = [&name = name](const char* word) {
-      return [&name, word](std::string& text) {
+    const auto rule = [&named = name](const char* word) {
+      return [&named, word](std::string& text) {
         const std::string plain = fmt::format("IPGWOptions({}", kRouter);
-        text.insert(text.find(plain) + plain.size(), fmt::format(", {} {}", name, word));
+        text.insert(text.find(plain) + plain.size(), fmt::format(", {} {}", named, word));
       };
     };
     const Outcome dropped = forward({to(kWide).ipv4_options(options).build()}, 1, rule("drop"));

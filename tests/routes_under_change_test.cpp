@@ -281,7 +281,7 @@ TEST_P(RoutesUnderChange, EveryAnswerIsOfItsBatchsGeneration) {
   }
   auto runtime = Engine::create(*router, *plan, options);
   ASSERT_TRUE(runtime.ok()) << to_string(runtime.error());
-  TableSet tables = std::move(*load_tables(*router));
+  TableSet tables = *load_tables(*router);
   const auto publish = [&](uint64_t g) {
     // Replicas are free when no batch on its way holds a generation with them.
     tables.routes.clear();
@@ -322,12 +322,13 @@ TEST_P(RoutesUnderChange, EveryAnswerIsOfItsBatchsGeneration) {
   check_output(report);
 }
 
+// Patched in place, as sail is; one emulated device has it, too, where its 32 MiB are not watched.
+constexpr const char* kPatched4 = testing::kWatched ? "sail" : "dir24";
 INSTANTIATE_TEST_SUITE_P(
     Everywhere, RoutesUnderChange,
     ::testing::Values(Where{"cpu_sail", "", DeviceMode::kLaunch, RecordChoice::kAuto, "sail"},
-                      Where{"cpu_dir24", "", DeviceMode::kLaunch, RecordChoice::kAuto, ::sluice::testing::kDirect4},
-                      Where{"emu_persistent", "emu", DeviceMode::kPersistent, RecordChoice::kAuto,
-                            ::sluice::testing::kDirect4},
+                      Where{"cpu_dir24", "", DeviceMode::kLaunch, RecordChoice::kAuto, kPatched4},
+                      Where{"emu_persistent", "emu", DeviceMode::kPersistent, RecordChoice::kAuto, kPatched4},
                       Where{"emu_launch", "emu", DeviceMode::kLaunch, RecordChoice::kHeader, "sail"},
                       Where{"cuda_persistent", "cuda", DeviceMode::kPersistent, RecordChoice::kAuto, "dir24"},
                       Where{"cuda_launch", "cuda", DeviceMode::kLaunch, RecordChoice::kHeader, "sail"}),

@@ -140,7 +140,8 @@ std::string suite_section(const Suite& suite, const std::vector<const Json*>& ro
   for (const Json* row : rows) {
     // A percentage is an error about zero: nothing for bars.
     if ((*row)["value"].is_null() || (*row)["unit"] == "%") continue;
-    if (std::find(units.begin(), units.end(), (*row)["unit"]) == units.end()) units.push_back((*row)["unit"]);
+    const auto unit = (*row)["unit"].get<std::string>();
+    if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
   }
   for (const std::string& unit : units) {
     std::vector<const Json*> some;

@@ -33,15 +33,15 @@ std::vector<std::pair<uint8_t, double>> dscp_parts(const std::string& option, co
   const auto refuse = [&](const std::string& why, const char* help) {
     fail(Exit::kUsage, fmt::format("{}: {}", option, why), help);
   };
-  constexpr const char* kHelp =
+  constexpr const char* kPartsHelp =
       "classes (ef, va, le, af11 to af43, cs0 to cs7, default, 0 to 63) and their parts of the flows, such as "
       "ef=10,default=90";
   for (const std::string& one : split_commas(text)) {
     const size_t at = one.find('=');
-    if (at == std::string::npos) refuse(fmt::format("'{}' is not CLASS=PART", one), kHelp);
+    if (at == std::string::npos) refuse(fmt::format("'{}' is not CLASS=PART", one), kPartsHelp);
     const std::string name = one.substr(0, at), number = one.substr(at + 1);
     const auto dscp = names::dscp_value(name);
-    if (!dscp) refuse(fmt::format("'{}' names no DSCP class: '{}'", one, name), kHelp);
+    if (!dscp) refuse(fmt::format("'{}' names no DSCP class: '{}'", one, name), kPartsHelp);
     double part = -1;
     const char* const end = number.data() + number.size();
     const auto read = std::from_chars(number.data(), end, part);
@@ -54,7 +54,7 @@ std::vector<std::pair<uint8_t, double>> dscp_parts(const std::string& option, co
     parts.emplace_back(static_cast<uint8_t>(*dscp), part);
     sum += part;
   }
-  if (parts.empty()) refuse(fmt::format("'{}' names no class", text), kHelp);
+  if (parts.empty()) refuse(fmt::format("'{}' names no class", text), kPartsHelp);
   if (sum == 0) refuse(fmt::format("the parts of '{}' are all 0", text), "give at least one class a part of the flows");
   return parts;
 }

@@ -24,7 +24,6 @@
 #include "ports/frame.h"
 
 namespace sluice::api {
-namespace {
 
 // A frame on one side of the graph.
 struct Frame {
@@ -64,6 +63,8 @@ struct Exchange {
   uint64_t pushed = 0, ended = 0;
   bool closed = false, over = false;  // no more pushes; the run has ended
 };
+
+namespace {
 
 class PushedSource final : public BatchSource {
  public:

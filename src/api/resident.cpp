@@ -7,7 +7,6 @@
 #include "exec/device/columns.h"
 
 namespace sluice::api {
-namespace {
 
 // One generation there. Whoever looks up in it holds it until its answers are there.
 struct Loaded {
@@ -16,6 +15,8 @@ struct Loaded {
   RuleRanks ranks;
   uint64_t generation = 0;
 };
+
+namespace {
 
 // Of a patched list. Errors: no memory on the device.
 Result<RuleRanks> bring_ranks(Device& device, const RulePositions& positions, Resident& resident) {

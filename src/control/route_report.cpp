@@ -88,10 +88,10 @@ Json leads_to(const NamedNextHops& table, const std::string& name) {
   const NextHops& hops = *table.second;
   Json json{{"table", table.first}, {"steps", Json::array()}};
   // Each name once, in the order in which it is come to.
-  constexpr size_t kMostNames = 64;
+  constexpr size_t kMostFollowed = 64;
   std::vector<std::string> names = {name};
   std::set<std::string> seen = {name};
-  for (size_t i = 0; i < names.size() && i < kMostNames; ++i) {
+  for (size_t i = 0; i < names.size() && i < kMostFollowed; ++i) {
     std::vector<std::string> next;
     json["steps"].push_back(step_of(hops, names[i], next));
     for (std::string& n : next) {

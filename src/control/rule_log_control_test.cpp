@@ -30,7 +30,7 @@ std::shared_ptr<const Image> list() {
   set.rules[0].protocol = 6;
   set.rules[0].protocol_mask = 255;
   set.rules[0].line = 1;
-  return std::make_shared<const Image>(std::move(*build_acl(set, "linear")));
+  return std::make_shared<const Image>(*build_acl(set, "linear"));
 }
 
 // A log whose lines are collected, and whose writer waits while it is told to.

@@ -99,12 +99,14 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   options.taps = std::make_shared<PacketTaps>();
   auto engine = Engine::create(*router, *plan, options);
   EXPECT_TRUE(engine.ok());
-  (*engine)->publisher().publish(std::move(*bind_plan(*plan, *router, *tables)));
+  (*engine)->publisher().publish(*bind_plan(*plan, *router, *tables));
   LiveTables live(*router, *plan, (*engine)->publisher(), *tables, std::move(models), report.loads, 0);
   const auto order = options.taps->start(Tap::kTrace, {}, first_alone ? 1 : packets, size_t{1} << 24);
   CaptureControl capture(**engine, options.taps);
   Json start{{"command", "capture start"}, {"snap_bytes", 60u}, {"at", at}};
-  if (!first_alone) EXPECT_TRUE(capture.run(start).ok());
+  if (!first_alone) {
+    EXPECT_TRUE(capture.run(start).ok());
+  }
   RunReport done;
   EXPECT_TRUE((*engine)->run(done).ok());
   capture.run_ended();
@@ -136,9 +138,9 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   }
   FollowedTexts texts(*router, live);
   for (const auto& packet : order->take()) {
-    const std::string text = texts.text(*packet);
-    EXPECT_EQ(text, FollowedTexts(*router, live).text(*packet)) << "others were explained before";
-    const Json json = Json::parse(text);
+    const std::string fate = texts.text(*packet);
+    EXPECT_EQ(fate, FollowedTexts(*router, live).text(*packet)) << "others were explained before";
+    const Json json = Json::parse(fate);
     ++out.traced[json["fate"]["reason"].is_null() ? "" : json["fate"]["reason"].get<std::string>()];
     if (!json["agrees"].is_boolean()) {
       ++out.unexplained;

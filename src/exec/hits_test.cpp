@@ -25,7 +25,7 @@ AclRule deny_port(uint16_t port) {
 std::shared_ptr<const Image> list_of(const std::vector<uint16_t>& ports) {
   RuleSet set;
   for (uint16_t port : ports) set.rules.push_back(deny_port(port));
-  return std::make_shared<const Image>(std::move(*build_acl(set, "linear")));
+  return std::make_shared<const Image>(*build_acl(set, "linear"));
 }
 std::vector<uint64_t> packets(const HitLedger::Counts& counts) {
   std::vector<uint64_t> all;
@@ -106,7 +106,7 @@ TEST(Hits, ARuleThatDoesSomethingElseIsAnother) {
   RuleSet set;
   set.rules = {deny_port(10), deny_port(20)};
   set.rules[0].verb = AclVerb::kPermit;
-  const auto next = ledger.of("edge", std::make_shared<const Image>(std::move(*build_acl(set, "linear"))));
+  const auto next = ledger.of("edge", std::make_shared<const Image>(*build_acl(set, "linear")));
   EXPECT_EQ(packets(ledger.read("edge")), (std::vector<uint64_t>{0, 0, 0}));
   EXPECT_EQ(ledger.read("edge").removed.packets, 1u);
 }
@@ -177,7 +177,7 @@ TEST(Hits, FollowPatchesAsAMapDoes) {
     constexpr uint16_t kPorts = 300;
     std::vector<OrderedRule> rules;
     for (uint16_t port = 1; port <= kPorts; ++port) rules.push_back({uint64_t{port} << 20, deny_port(port)});
-    auto list = std::move(*PatchedAcl::create(rules));
+    auto list = *PatchedAcl::create(rules);
     struct Version {
       std::map<uint16_t, uint32_t> words;  // by port
       std::shared_ptr<RuleHits> hits;

@@ -65,8 +65,8 @@ std::shared_ptr<LoggedRules> RuleLog::make(const std::string& table, const Image
   const auto old = before != nullptr ? ListRules::of(*before) : std::nullopt;
   if (touched && old) {
     // Those that were not touched stay, and move by what came and went in front of them.
-    static const std::vector<LoggedRules::Rule> kNone;
-    const std::vector<LoggedRules::Rule>& kept = rules_before != nullptr ? rules_before->rules_ : kNone;
+    static const std::vector<LoggedRules::Rule> kNoRules;
+    const std::vector<LoggedRules::Rule>& kept = rules_before != nullptr ? rules_before->rules_ : kNoRules;
     size_t k = 0, t = 0;
     int64_t moved = 0;
     while (k < kept.size() || t < touched->size()) {

@@ -31,7 +31,7 @@ std::shared_ptr<const Image> logged_list(const std::vector<int>& ports) {
   for (int port : ports)
     set.rules.push_back(
         port_rule(static_cast<uint16_t>(std::abs(port)), port < 0, static_cast<uint32_t>(set.rules.size() + 10)));
-  return std::make_shared<const Image>(std::move(*build_acl(set, "linear")));
+  return std::make_shared<const Image>(*build_acl(set, "linear"));
 }
 std::shared_ptr<const std::vector<std::string>> inputs() {
   return std::make_shared<const std::vector<std::string>>(1, "in");
@@ -171,7 +171,7 @@ TEST(RuleLog, FollowsPatchesAsAnewListDoes) {
       want[uint64_t{port} << 20] = port_rule(port, port % 17 == 0, port);
       rules.push_back({uint64_t{port} << 20, want[uint64_t{port} << 20]});
     }
-    auto list = std::move(*PatchedAcl::create(rules, {.files = {"edge.acl"}}));
+    auto list = *PatchedAcl::create(rules, {.files = {"edge.acl"}});
     RuleLog log;
     log.open(1);
     std::shared_ptr<const Image> held;

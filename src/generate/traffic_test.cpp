@@ -357,7 +357,7 @@ TEST(TrafficTest, FlowsHaveTheirPartsOfDscps) {
   o.ipv6_fraction = 0.5;
   o.vlan_fraction = 0.2;
   const auto count = [](const TrafficOptions& options) {
-    TrafficGenerator generator = std::move(*TrafficGenerator::create(options));
+    TrafficGenerator generator = *TrafficGenerator::create(options);
     std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
     std::map<std::pair<int, unsigned>, double> parts;
     for (int i = 0; i < 40'000; ++i) {
@@ -391,7 +391,7 @@ TEST(TrafficTest, AFlowKeepsItsDscp) {
   o.flows = 300;
   o.ipv6_fraction = 0.5;
   o.dscps = {{46, 1}, {34, 1}, {0, 1}};
-  TrafficGenerator generator = std::move(*TrafficGenerator::create(o));
+  TrafficGenerator generator = *TrafficGenerator::create(o);
   std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
   std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, uint16_t, uint16_t, uint8_t>, unsigned> flows;
   std::map<std::pair<int, unsigned>, unsigned> seen;

@@ -177,7 +177,7 @@ Result<std::shared_ptr<ImageReplicas::Replica>> ImageReplicas::free_replica() {
 void ImageReplicas::copy_lines(Replica& replica) {
   // The lines are in no cache near this core, and where the next ones lie cannot be guessed: they are asked for some
   // time before their turn.
-  constexpr size_t kAhead = 24;
+  constexpr size_t kLinesAhead = 24;
   lines_.clear();
   past_caches_.clear();
   replica.pending.each_run([&](uint64_t offset, uint64_t bytes) {
@@ -194,15 +194,15 @@ void ImageReplicas::copy_lines(Replica& replica) {
     behind = at;
   };
   for (size_t n = past_caches_.size(), i = 0; i < n; ++i) {
-    if (i + kAhead < n) prefetch_read(data_ + past_caches_[i + kAhead]);
+    if (i + kLinesAhead < n) prefetch_read(data_ + past_caches_[i + kLinesAhead]);
     const uint64_t at = past_caches_[i];
     stream_line(to + at, data_ + at);
     count(at, LineSet::kLine);
   }
   for (size_t n = lines_.size(), i = 0; i < n; ++i) {
-    if (i + kAhead < n) {
-      prefetch_read(data_ + lines_[i + kAhead]);
-      prefetch_read(to + lines_[i + kAhead]);
+    if (i + kLinesAhead < n) {
+      prefetch_read(data_ + lines_[i + kLinesAhead]);
+      prefetch_read(to + lines_[i + kLinesAhead]);
     }
     const uint64_t at = lines_[i];
     const size_t bytes = std::min<size_t>(LineSet::kLine, size() - at);

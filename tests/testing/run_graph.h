@@ -17,8 +17,8 @@ inline constexpr bool kWatched = true;
 #else
 inline constexpr bool kWatched = false;
 #endif
-// Routes where any direct table will do: dir24 fills 32 MiB a run, which takes longer than the packets when watched.
-inline constexpr const char* kDirect4 = kWatched ? "sail" : "dir24";
+// Routes where any direct table will do: dir24 fills 32 MiB a run, which takes longer than the packets.
+inline constexpr const char* kDirect4 = "sail";
 
 // A folder that lives as long as the object.
 class TempDir {

@@ -22,7 +22,7 @@ uint64_t next(uint64_t& state) {
 
 // A batch of common packets with every third damaged somewhere in its headers or its extent.
 Batch mixed(uint32_t packets, uint64_t seed) {
-  Batch batch = std::move(*Batch::create(packets, size_t{packets} * 512));
+  Batch batch = *Batch::create(packets, size_t{packets} * 512);
   for (uint32_t i = 0; i < packets; ++i) {
     const uint64_t r = next(seed);
     auto b = (r & 1) != 0        ? tcp4("10.1.2.3", "192.0.2.9").tcp_flags(static_cast<uint8_t>(r >> 8))
@@ -48,7 +48,7 @@ Batch mixed(uint32_t packets, uint64_t seed) {
 // A batch of frames of every kind: both families, up to three tags, options, extension headers, fragments, martians,
 // expired, padded, cut, damaged somewhere in the first 80 bytes, or shorter than any header.
 Batch motley(uint32_t packets, uint64_t seed) {
-  Batch batch = std::move(*Batch::create(packets, size_t{packets} * 768));
+  Batch batch = *Batch::create(packets, size_t{packets} * 768);
   const char* const sources4[] = {"10.1.2.3", "198.51.100.7", "127.0.0.1", "224.1.2.3", "169.254.3.4"};
   const char* const sources6[] = {"2001:db8::1", "fd00::5", "fe80::1", "::1", "ff02::5"};
   const uint8_t options[] = {7, 4, 5, 0}, route[] = {131, 3, 4, 0};
@@ -579,7 +579,7 @@ TEST(Fast, RoutesAnswerByTheirOwnTablesWhoeverAsked) {
   StageSlot slots[3];
   const auto image_of = [&](uint64_t seed, const char* algorithm) -> const Image& {
     Rib rib = lpm_test::random_rib(seed, 3000, 40);
-    images.push_back(std::move(*build_routes(rib, algorithm, "range24")));
+    images.push_back(*build_routes(rib, algorithm, "range24"));
     return images.back();
   };
   images.reserve(3);

@@ -104,8 +104,8 @@ TEST(RouteChurn, ReadersSeeTheGenerationThatTheyHold) {
     const NextHops::Changes changes = hops.settle(match);
     g->rib = rib.best_routes();
     if (routes == nullptr) {
-      routes = std::move(*PatchedRoutes::create(g->rib, {.algorithm4 = "dir24"}));
-      adjacencies = std::move(*PatchedAdjacencies::create(hops.model()));
+      routes = *PatchedRoutes::create(g->rib, {.algorithm4 = "dir24"});
+      adjacencies = *PatchedAdjacencies::create(hops.model());
     }
     for (const uint32_t n : changes.neighbours) adjacencies->set_neighbour(n, hops.neighbours()[n]);
     for (const uint32_t id : changes.ids) ASSERT_TRUE(adjacencies->set_group(id, hops.group(id)));

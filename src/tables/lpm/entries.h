@@ -21,15 +21,15 @@ template <typename Entry>
 uint32_t highest_entry(const Entry* entries, size_t n) {
   using Line = typename LineOf<Entry>::Type;
   Line highest = {};
-  size_t i = 0;
-  for (; i + LineOf<Entry>::kEntries <= n; i += LineOf<Entry>::kEntries) {
+  const size_t lines = n / LineOf<Entry>::kEntries, rest = n % LineOf<Entry>::kEntries;
+  for (size_t k = 0; k < lines; ++k, entries += LineOf<Entry>::kEntries) {
     Line line;
-    std::memcpy(&line, entries + i, sizeof line);
+    std::memcpy(&line, entries, sizeof line);
     highest = line > highest ? line : highest;
   }
   Entry most = 0;
   for (size_t k = 0; k < LineOf<Entry>::kEntries; ++k) most = std::max<Entry>(most, highest[k]);
-  for (; i < n; ++i) most = std::max(most, entries[i]);
+  for (size_t k = 0; k < rest; ++k) most = std::max(most, entries[k]);
   return most;
 }
 

@@ -221,7 +221,7 @@ TEST(PatchedRoutes, ReadersSeeTheVersionThatTheyHold) {
     auto image = (*table)->publish();
     ASSERT_TRUE(image.ok()) << to_string(image.error());
     v->image = *image;
-    v->oracle = std::move(*build_routes(rib, "trie", "trie"));
+    v->oracle = *build_routes(rib, "trie", "trie");
     v->trie = *Trie4View::open(v->oracle.section(SectionTag::kFib4), rib.next_hop_count());
     const std::lock_guard lock(mutex);
     newest = std::move(v);
