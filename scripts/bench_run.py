@@ -5,8 +5,8 @@
     scripts/bench_run.py ... --peer build/old/sluice        the same of another build, interleaved
     scripts/bench_run.py ... --device cuda --workers 2      the kinds of packets on a device, all of them there
 
-Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, and untagged
-ones that are as long as those with two; destinations drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
+Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, in frames of 64 bytes with tags and FCS, or as many
+more as their headers have; and frames of 72 bytes, untagged and with two tags; destinations drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
 a Queue and an Unqueue, capture to capture with files in memory (processor time per packet, reading and writing included, less
 that of a short run), the packets that `bench pipeline` makes beside its own figure, a gzip capture by the clock, beside zlib alone on the same file, four captures in turn by one to four workers, and one that is played from memory by as many as there are processors. A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
 """
@@ -28,10 +28,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 import rounds
 
-# Frames of the smallest size that holds the kind's headers, and untagged ones as long as those with two tags.
-KINDS = {"IPv4": ["--size", "64"], "IPv6": ["--size", "82", "--ipv6", "1"], "half IPv6": ["--size", "82", "--ipv6", "0.5"],
+KINDS = {"IPv4": ["--size", "64"], "IPv6": ["--size", "64", "--ipv6", "1"], "half IPv6": ["--size", "64", "--ipv6", "0.5"],
          "IPv4 of 72 bytes": ["--size", "72"]}
-TAGS = {"VLAN": bytes.fromhex("8100002a"), "QinQ": bytes.fromhex("88a800078100002a")}
+# Tags, and whether they come on top of 64 bytes.
+TAGS = {"VLAN": (bytes.fromhex("8100002a"), False), "QinQ": (bytes.fromhex("88a800078100002a"), False),
+        "QinQ of 72 bytes": (bytes.fromhex("88a800078100002a"), True)}
 CLASSES = "class all dscp others\n"
 # What packets pass between routes and the output, behind a classifier by codepoint where one is named. The time of packets is that
 # of their time stamps, so that most of these are within the rates.
@@ -40,14 +41,30 @@ PASSED = {"queue": "Queue -> Unqueue", "police": "Police(40Gbps, 150000, EXCESS 
 CLASSIFIED = {"classes": "c :: ClassifyDSCP -> routes :: IPRoute(TABLE main); c[1] -> routes; c[2] -> routes"}
 
 
-def tagged(capture, tags):
-    """The same packets with tags behind the MAC addresses."""
+def shortened(packet, cut):
+    """An IPv4 packet without options with up to `cut` bytes of payload less; the transport's checksum, which no router reads, stays."""
+    packet = bytearray(packet)
+    cut = min(cut, len(packet) - 20 - (20 if packet[9] == 6 else 8))
+    del packet[len(packet) - cut:]
+    struct.pack_into(">H", packet, 2, len(packet))
+    struct.pack_into(">H", packet, 10, 0)
+    total = sum(struct.unpack_from(">10H", packet))
+    total = (total & 0xffff) + (total >> 16)
+    struct.pack_into(">H", packet, 10, ~((total & 0xffff) + (total >> 16)) & 0xffff)
+    if packet[9] == 17:
+        struct.pack_into(">H", packet, 24, len(packet) - 20)
+    return packet
+
+
+def tagged(capture, tags, on_top):
+    """The same packets with tags behind the MAC addresses, and as much shorter as their payload allows but for tags `on_top`."""
     out = bytearray(capture[:24])
     at = 24
     while at < len(capture):
-        seconds, fraction, captured, length = struct.unpack_from("<4I", capture, at)
+        seconds, fraction, captured, _ = struct.unpack_from("<4I", capture, at)
         frame = capture[at + 16:at + 16 + captured]
-        out += struct.pack("<4I", seconds, fraction, captured + len(tags), length + len(tags)) + frame[:12] + tags + frame[12:]
+        made = frame[:12] + tags + frame[12:14] + (frame[14:] if on_top else shortened(frame[14:], len(tags)))
+        out += struct.pack("<4I", seconds, fraction, len(made), len(made)) + made
         at += 16 + captured
     return bytes(out)
 
@@ -90,8 +107,8 @@ class Bench:
         # Those of `bench pipeline`, whose addresses are these routes' own.
         self.call(sluice, "gen", "traffic", "--packets", "65536", "--routes", "rib4", "--mix", "fixed", "--size", "64", "--flows", "262144",
                   "--zipf", "0", "--seed", str(self.arguments.seed), "-q", "--out", "pipeline.pcap")
-        for kind, tags in TAGS.items():
-            (self.folder / f"{kind}.pcap").write_bytes(tagged(plain, tags))
+        for kind, how in TAGS.items():
+            (self.folder / f"{kind}.pcap").write_bytes(tagged(plain, *how))
         self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.long), "--routes", "rib4", *size, "--size", "64",
                   "--out", "long.pcap")
         packer = zlib.compressobj(1, zlib.DEFLATED, 31)

@@ -87,8 +87,7 @@ struct Chosen {
   std::string algorithm, why;
 };
 
-// `changes`: the table is to be patched in place, as direct tables can be, and may grow.
-Chosen choose4(const Rib& rib, TableTarget target, bool changes) {
+Chosen choose4(const Rib& rib, TableTarget target) {
   // /24s with longer prefixes in them: each costs dir24 and sail 512 bytes.
   size_t divided = 0;
   int64_t last = -1;
@@ -102,8 +101,6 @@ Chosen choose4(const Rib& rib, TableTarget target, bool changes) {
     return {Poptrie::kName,
             fmt::format("{} /24s have longer prefixes, which cost direct tables half a KiB each", divided)};
   }
-  if (target == TableTarget::kGpu && !changes && rib.routes4().size() <= kFewRoutes4)
-    return {Poptrie::kName, "few routes, whose nodes stay in the caches next to a GPU's cores, in place of 32 MB"};
   if (target == TableTarget::kGpu)
     return {Dir24::kName, "one load for nearly every address, and 32 MB fit into the device's L2 cache"};
   return {Sail::kName, "two loads without a branch, from a third of dir24's memory"};
@@ -126,13 +123,13 @@ std::optional<TableTarget> target_of(std::string_view asked) {
 }  // namespace
 
 LpmChoice choose_lpm(const Rib& rib, TableTarget target) {
-  Chosen four = choose4(rib, target, false), six = choose6(rib, target);
+  Chosen four = choose4(rib, target), six = choose6(rib, target);
   return {std::move(four.algorithm), std::move(six.algorithm), std::move(four.why), std::move(six.why)};
 }
 
-std::string chosen_lpm4(const Rib& rib, std::string_view asked, bool changes) {
+std::string chosen_lpm4(const Rib& rib, std::string_view asked) {
   const auto target = target_of(asked);
-  return target ? choose4(rib, *target, changes).algorithm : std::string(asked);
+  return target ? choose4(rib, *target).algorithm : std::string(asked);
 }
 std::string chosen_lpm6(const Rib& rib, std::string_view asked) {
   const auto target = target_of(asked);

@@ -206,14 +206,10 @@ struct LpmChoice {
   std::string algorithm4, algorithm6;
   std::string why4, why6;  // one clause each, for people
 };
-// Up to so many IPv4 routes a GPU looks up in a tree of a few KiB in place of a direct table.
-inline constexpr size_t kFewRoutes4 = 1024;
-// What `auto` stands for, by the shape of the table and by where it will be used, where it does not change. The Rib
-// must be settled.
+// What `auto` stands for, by the shape of the table and by where it will be used. The Rib must be settled.
 LpmChoice choose_lpm(const Rib& rib, TableTarget target);
-// A family's algorithm: what was chosen where `asked` is kLpmAuto or kLpmAutoGpu, else `asked`. `changes`: for a table
-// that is patched in place and may grow.
-std::string chosen_lpm4(const Rib& rib, std::string_view asked, bool changes = false);
+// A family's algorithm: what was chosen where `asked` is kLpmAuto or kLpmAutoGpu, else `asked`.
+std::string chosen_lpm4(const Rib& rib, std::string_view asked);
 std::string chosen_lpm6(const Rib& rib, std::string_view asked);
 
 // One image (ImageKind::kRoutes) with sections kFib4, kFib6 and kNextHopNames. An unsettled Rib is copied and settled

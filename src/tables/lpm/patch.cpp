@@ -407,7 +407,7 @@ Result<std::unique_ptr<PatchedRoutes>> PatchedRoutes::create(const Rib& rib, con
   auto state = std::make_unique<State>();
   State& s = *state;
   s.options = options;
-  s.options.algorithm4 = chosen_lpm4(rib, options.algorithm4, true);
+  s.options.algorithm4 = chosen_lpm4(rib, options.algorithm4);
   s.options.algorithm6 = chosen_lpm6(rib, options.algorithm6);
   for (const std::string& name : rib.next_hop_names()) s.rest.intern(name);
   for (const Route4& r : rib.routes4()) s.four.set(r.address, r.length, r.next_hop);
