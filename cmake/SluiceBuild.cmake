@@ -139,8 +139,8 @@ if(sluice_compilers LESS sluice_processors AND NOT CMAKE_JOB_POOL_COMPILE)
   set(CMAKE_JOB_POOL_COMPILE sluice_compile)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  # Conditions that are joined without a branch are meant so; GCC's names of warnings are in pragmas; a temporary buffer is
-  # what libstdc++ sorts with.
+  # Conditions that are joined without a branch are meant so; GCC's names of warnings are in pragmas; loops that are asked to
+  # be unrolled need not be; a temporary buffer is what libstdc++ sorts with.
   target_compile_options(sluice_options INTERFACE
     "$<$<COMPILE_LANGUAGE:C,CXX>:-Wno-bitwise-instead-of-logical;-Wno-unknown-warning-option;-Wno-pass-failed;-Wno-deprecated-declarations>")
 endif()

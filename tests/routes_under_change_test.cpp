@@ -322,7 +322,7 @@ TEST_P(RoutesUnderChange, EveryAnswerIsOfItsBatchsGeneration) {
   check_output(report);
 }
 
-// Patched in place, as sail is; one emulated device has it, too, where its 32 MiB are not watched.
+// dir24 is patched in place, as sail is; sail stands for it where 32 MiB would be watched.
 constexpr const char* kPatched4 = testing::kWatched ? "sail" : "dir24";
 INSTANTIATE_TEST_SUITE_P(
     Everywhere, RoutesUnderChange,
