@@ -3,8 +3,9 @@
 
 A header is for the device too when it lies in a shared folder (SHARED below), when it is a stage.h or when it says
 SLUICE_HD, unless its first comment has a line `host only`. A header that says SLUICE_HD and `host only` is an error.
-Each header is included twice in a file of its own, so a missing include guard shows as well. nvcc is asked for a group of
-headers at once, and for each half of it where that fails: what a header lacks g++ has seen, and nvcc reads slowly.
+Each header is included twice, so a missing include guard shows as well. One file has headers of which each includes the one before,
+by others or by itself, so that none finds there what it would not have alone; where it does not compile, each half of it is
+tried. nvcc is asked for many headers at once: what a header lacks g++ has seen, and nvcc reads slowly.
 
 Results are kept by content (the header, all project headers it reaches, compiler, flags) in build/headers/, so that a
 second run compiles only what changed.
@@ -46,7 +47,7 @@ def is_shared(path, text):
 
 
 def closure(path, cache={}):
-    """The header and every project header it reaches, sorted."""
+    """The header and every project header it reaches."""
     seen = set()
     todo = [path]
     while todo:
@@ -62,7 +63,7 @@ def closure(path, cache={}):
                     found.append(target.resolve())
             cache[one] = found
         todo += cache[one]
-    return sorted(seen)
+    return seen
 
 
 def version_of(compiler):
@@ -76,10 +77,11 @@ class Check:
         self.kind = kind
         self.path = path
         self.name = str(path.relative_to(ROOT / "src"))
+        self.includes = frozenset(closure(path))  # itself among them
         self.source = ROOT / "build/headers" / (self.name.replace("/", "__") + (".cu" if kind == "nvcc" else ".cpp"))
         self.command = [compiler, *flags, "-I", str(ROOT / "src"), "-I", str(ROOT / "include"), str(self.source)]
         digest = hashlib.sha256(f"{version}\0{flags}\0".encode())
-        for one in closure(path):
+        for one in sorted(self.includes):
             digest.update(str(one.relative_to(ROOT)).encode() + b"\0" + one.read_bytes() + b"\0")
         self.stamp = ROOT / "build/headers/ok" / f"{kind}-{digest.hexdigest()[:32]}"
 
@@ -113,6 +115,38 @@ class GroupCheck:
             return [(check, None) for check in self.checks]
         half = len(self.checks) // 2
         return GroupCheck(self.checks[:half]).run() + GroupCheck(self.checks[half:]).run()
+
+
+def chains(checks):
+    """Lists of headers that make up `checks`, as few as there can be, in which each header is included by the next: a
+    minimum cover of the include graph by paths, from a maximum matching of each header to the next one."""
+    by_path = {check.path: check for check in checks}
+    # Headers that include one another are of the same size, and neither is before the other.
+    before = {check.path: [path for path in check.includes if path in by_path and len(by_path[path].includes) < len(check.includes)]
+              for check in checks}
+    behind = {}  # header -> the one that follows it
+
+    def find_place(path, tried):
+        for one in before[path]:
+            if one in tried:
+                continue
+            tried.add(one)
+            if one not in behind or find_place(behind[one], tried):
+                behind[one] = path
+                return True
+        return False
+
+    firsts = {check.path for check in checks}
+    for check in checks:
+        find_place(check.path, set())
+    firsts -= set(behind.values())
+    result = []
+    for path in sorted(firsts):
+        result.append([by_path[path]])
+        while path in behind:
+            path = behind[path]
+            result[-1].append(by_path[path])
+    return result
 
 
 def main():
@@ -164,7 +198,7 @@ def main():
     jobs = max(1, arguments.jobs)
     size = max(1, -(-len(device) // jobs))
     groups = [GroupCheck(device[i:i + size]) for i in range(0, len(device), size)]
-    groups += [GroupCheck([check]) for check in todo if check.kind != "nvcc"]
+    groups += [GroupCheck(some) for some in chains([check for check in todo if check.kind != "nvcc"])]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for results in pool.map(GroupCheck.run, groups):
             for check, said in results:

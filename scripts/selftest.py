@@ -2,6 +2,7 @@
 """Tests of the scripts in this folder; run by ./dev test."""
 import argparse
 import contextlib
+import io
 import json
 import os
 import pathlib
@@ -651,6 +652,27 @@ class Headers(unittest.TestCase):
         self.assertTrue(check_headers.is_shared(src / "elements/x/stage.h", ""))
         self.assertTrue(check_headers.is_shared(src / "base/a.h", "SLUICE_HD int f();"))
         self.assertFalse(check_headers.is_shared(src / "base/a.h", "int f();"))
+
+    def test_what_stands_before_a_header_does_not_help_it(self):
+        headers = {"one": "#pragma once\n#include <vector>\n", "two": "#pragma once\ninline std::vector<int> v;\n",
+                   "three": '#pragma once\n#include "a/one.h"\n#include "a/two.h"\n',
+                   "four": '#pragma once\n#include "a/three.h"\nstd::vector<int> w();\n',
+                   "five": '#include "a/four.h"\ninline int defined_twice;\n'}
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(check_headers, "ROOT", pathlib.Path(folder).resolve()), \
+                unittest.mock.patch.object(sys, "argv", ["check_headers.py"]), contextlib.redirect_stdout(io.StringIO()), \
+                contextlib.redirect_stderr(io.StringIO()) as said:
+            (check_headers.ROOT / "src/a").mkdir(parents=True)
+            for name, text in headers.items():
+                (check_headers.ROOT / f"src/a/{name}.h").write_text(text)
+            self.assertEqual(check_headers.main(), 1)
+            self.assertEqual(sorted(re.findall(r"^src/(\S+) does not compile alone", said.getvalue(), re.M)), ["a/five.h", "a/two.h"])
+            found = check_headers.chains([check_headers.Check("g++", "g++", [], "", path)
+                                          for path in sorted((check_headers.ROOT / "src").rglob("*.h"))])
+            self.assertEqual(len(found), 2)
+            self.assertEqual(sorted(check.path.stem for chain in found for check in chain), sorted(headers))
+            for chain in found:
+                for before, behind in zip(chain, chain[1:]):
+                    self.assertIn(before.path, behind.includes)
 
 
 class Sum(unittest.TestCase):
