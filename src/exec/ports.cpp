@@ -42,41 +42,47 @@ constexpr uint64_t line_bytes(uint64_t bytes) {
 }
 static_assert(line_bytes(kMaxCapturedBytes) / kLentUnit <= UINT16_MAX);
 
-// Copies frames that lie `stride` bytes apart, while there is room. As `place`. `kLines`: of each, where it is known,
-// or 0.
-template <typename Line, size_t kLines>
-uint32_t place_alike(const uint8_t*& from, size_t stride, uint32_t n, uint8_t** frames, Batch::Room& room) {
-  const size_t bytes = kLines != 0 ? kLines * 64 : line_bytes(stride), step = Batch::arena_need(bytes);
+// Copies frames of which each gets `lines` (kLines, where that is not 0), while there is room. As `place`. `packed`:
+// the bytes from frame i to the next one.
+template <typename Line, size_t kLines, typename Packed>
+uint32_t place_even(const uint8_t*& from, size_t lines, Packed&& packed, uint32_t n, uint8_t** frames,
+                    Batch::Room& room) {
+  const size_t bytes = (kLines != 0 ? kLines : lines) * 64, step = Batch::arena_need(bytes);
   uint32_t taken = 0;
   uint8_t* first = room.take_many(bytes, n, taken);
+  const uint8_t* frame = from;
 #pragma GCC unroll 4
   for (uint32_t i = 0; i < taken; ++i) {
     uint8_t* const to = first + i * step;
     frames[i] = to;
     for (size_t at = 0; at < bytes; at += 64) {
-      prefetch_read(from + i * stride + at + kAhead);
+      prefetch_read(frame + at + kAhead);
       prefetch_write(to + 8 * step + at);
-      Line::copy(to + at, from + i * stride + at);
+      Line::copy(to + at, frame + at);
     }
+    frame += packed(i);
   }
-  from += taken * stride;
+  from = frame;
   return taken;
 }
 
 // Copies frames, in whole lines, while there is room. `units`: of kLentUnit bytes, of each frame; `alike`: of every
-// frame, 0 where they differ. Returns how many; `from` moves behind them.
+// frame, 0 where they differ; `longest`: bytes of a frame. Returns how many; `from` moves behind them.
 template <typename Line>
-uint32_t place(const uint8_t*& from, const uint16_t* units, size_t alike, uint32_t n, uint8_t** frames,
+uint32_t place(const uint8_t*& from, const uint16_t* units, size_t alike, size_t longest, uint32_t n, uint8_t** frames,
                Batch::Room& room) {
-  const size_t stride = alike * kLentUnit;
-  if (alike != 0 && stride <= 64) return place_alike<Line, 1>(from, stride, n, frames, room);
-  if (alike != 0 && stride <= 128) return place_alike<Line, 2>(from, stride, n, frames, room);
-  if (alike != 0) return place_alike<Line, 0>(from, stride, n, frames, room);
+  const auto each = [&](uint32_t i) { return size_t{units[i]} * kLentUnit; };
+  const auto all = [&](uint32_t) { return alike * kLentUnit; };
+  if (longest <= 64 && alike != 0) return place_even<Line, 1>(from, 1, all, n, frames, room);
+  // Both lines of all, as a branch for the second would be mispredicted often, and they take as much room as one.
+  static_assert(kAhead >= 128 && Batch::arena_need(64) == Batch::arena_need(128));
+  if (longest <= 128) return place_even<Line, 2>(from, 2, each, n, frames, room);
+  if (alike != 0) return place_even<Line, 0>(from, line_bytes(longest) / 64, all, n, frames, room);
   Batch::Room left = room;
   const uint8_t* at = from;
   uint32_t i = 0;
   for (; i < n; ++i) {
-    const size_t packed = size_t{units[i]} * kLentUnit, bytes = line_bytes(packed);
+    const size_t packed = each(i), bytes = line_bytes(packed);
     uint8_t* to = left.take(bytes);
     if (to == nullptr) break;
     frames[i] = to;
@@ -90,12 +96,12 @@ uint32_t place(const uint8_t*& from, const uint16_t* units, size_t alike, uint32
   room = left;
   return i;
 }
-using Place = uint32_t (*)(const uint8_t*&, const uint16_t*, size_t, uint32_t, uint8_t**, Batch::Room&);
+using Place = uint32_t (*)(const uint8_t*&, const uint16_t*, size_t, size_t, uint32_t, uint8_t**, Batch::Room&);
 #if defined(__x86_64__)
 __attribute__((flatten, target("avx512f"))) uint32_t place_wide(const uint8_t*& from, const uint16_t* units,
-                                                                size_t alike, uint32_t n, uint8_t** frames,
-                                                                Batch::Room& room) {
-  return place<WideLine>(from, units, alike, n, frames, room);
+                                                                size_t alike, size_t longest, uint32_t n,
+                                                                uint8_t** frames, Batch::Room& room) {
+  return place<WideLine>(from, units, alike, longest, n, frames, room);
 }
 #endif
 Place choose_place() {
@@ -303,7 +309,8 @@ class MemorySource final : public BatchSource {
     while (made < most) {
       const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.units.size() - from.next));
       const uint8_t* at = base + from.offset;
-      const uint32_t placed = kPlace(at, frames.units.data() + from.next, frames.alike, run, rows.frame + made, room);
+      const uint32_t placed =
+          kPlace(at, frames.units.data() + from.next, frames.alike, frames.longest, run, rows.frame + made, room);
       fill(rows, made, from, placed);
       go_on(from, placed, static_cast<uint64_t>(at - base));
       made += placed;

@@ -317,21 +317,19 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
 // with tiles. Returns those that have to go by tiles.
 Selection Worker::run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view,
                                    const Selection& packets) {
-  FastBurst* waiting[2] = {};
+  FastBurst* waiting = nullptr;
   const auto finish = [&](FastBurst& burst) { finish_fast(node, program, view, burst, burst.lanes(), 1); };
   const Selection left = gather_bursts(view, packets, &program.stages[0], [&](FastBurst* burst) {
     for (uint32_t s = 1; s < program.fast; ++s) {
       const FastPrefetch prefetch = cpu_fast_prefetch(program.stages[s].kind);
       if (prefetch != nullptr) prefetch(program.stages[s], *burst);
     }
-    const unsigned of = burst->family == 6 ? 1 : 0;
-    if (waiting[of] != nullptr) finish(*waiting[of]);
-    waiting[of] = burst;
-    return burst == bursts_[2 * of].get() ? bursts_[2 * of + 1].get() : bursts_[2 * of].get();
+    if (waiting != nullptr) finish(*waiting);
+    waiting = burst;
+    const unsigned of = burst->family == 6 ? 2 : 0;
+    return burst == bursts_[of].get() ? bursts_[of + 1].get() : bursts_[of].get();
   });
-  for (FastBurst* burst : waiting) {
-    if (burst != nullptr) finish(*burst);
-  }
+  if (waiting != nullptr) finish(*waiting);
   return left;
 }
 
