@@ -6,7 +6,7 @@
     scripts/bench_run.py ... --device cuda --workers 2      the kinds of packets on a device, all of them there
 
 Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, in frames of 64 bytes with tags and FCS, or as many
-more as their headers have; and frames of 72 bytes, untagged and with two tags; destinations drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
+more as their headers have; and frames of 72 bytes, untagged and with two tags; destinations drawn from the routes; played from memory. Ways: plain, in batches of 256, --priorities (whose chunks and batches have 256), --qos that only counts, --hits, an idle --control, a graph with
 a Queue and an Unqueue, capture to capture with files in memory (processor time per packet, reading and writing included, less
 that of a short run), the packets that `bench pipeline` makes beside its own figure, a gzip capture by the clock, beside zlib alone on the same file, four captures in turn by one to four workers, and one that is played from memory by as many as there are processors. A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
 """
@@ -156,6 +156,8 @@ class Bench:
 
         for kind in (*KINDS, *TAGS):
             played(f"routes, {kind}", "routes, IPv4", kind)
+        if not self.there:
+            played("routes, IPv4, --batch 256", "routes, IPv4", "IPv4", "--batch", "256")
         if self.arguments.acl:
             for kind in ("IPv4", *TAGS):
                 played(f"access list and routes, {kind}", "access list and routes, IPv4", kind, "--acl", f"acl{key}.img")
@@ -177,7 +179,7 @@ class Bench:
         passed("routes, IPv4, Shape", "shape")
         if self.there:
             return rows
-        played("routes, IPv4, --priorities", "routes, IPv4", "IPv4", "--priorities")
+        played("routes, IPv4, --priorities", "routes, IPv4, --batch 256", "IPv4", "--priorities")
         played("routes, IPv4, --qos that counts", "routes, IPv4", "IPv4", "--qos", "all.qos")
         played("routes, IPv4, --control idle", "routes, IPv4", "IPv4", "--control", "control.sock")
         if not key:

@@ -59,6 +59,10 @@ void print_named(const char* name, const std::string& what) {
   }
 }
 
+// Packets per batch of a run without live ports, devices or classes of its own: what a batch costs by itself is shared
+// by more of them, and a core's near memory has room for it.
+constexpr uint32_t kFileBatch = 1024;
+
 // A run from its options to its report, step by step.
 class GraphRun {
  public:
@@ -435,7 +439,11 @@ Exit GraphRun::run_graph() {
   if (!live_ports_) keep_no_capability();
   if (!standard_) follow_gpu_classes();
   devices_ = open_devices(flags_);
-  if (!batch_asked_ && sends_frames(devices_)) batch_ = kFrameBatch;
+  if (!batch_asked_ && sends_frames(devices_)) {
+    batch_ = kFrameBatch;
+  } else if (!batch_asked_ && devices_.options.devices.empty() && !live_ports_ && !o_.priorities.on) {
+    batch_ = kFileBatch;
+  }
   overrides_ = overrides_of();
   if (standard_) {
     auto made = standard_graph_text(*standard_);

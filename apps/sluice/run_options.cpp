@@ -51,7 +51,7 @@ void add_run_options(Command sub, RunFlags& o) {
   sub.add_option("--algorithm", o.algorithm, "ACL algorithm for all access lists")->type_name("NAME");
   sub.add_option("--route-algorithm", o.route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
   add_workers_option(sub, o.workers);
-  sub.add_option("--batch", o.batch, "Packets per batch, 1 to 8192 (frames to a GPU: 4096)")
+  sub.add_option("--batch", o.batch, "Packets per batch, 1 to 8192 (files: 1024; frames to a GPU: 4096)")
       ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str();

@@ -233,7 +233,9 @@ class MemorySource final : public BatchSource {
   bool take(Batch& batch, Taken& taken) override {
     const PackedFrames& frames = *frames_;
     const uint64_t most = frames.units.empty() ? 0 : std::min<uint64_t>(batch.limit(), left_);
-    const bool fit = Batch::arena_need(line_bytes(frames.longest)) * most <= batch.arena().size();
+    // Each gets a line, however short it is.
+    const bool fit =
+        Batch::arena_need(std::max<uint64_t>(line_bytes(frames.longest), 64)) * most <= batch.arena().size();
     if (most != 0 && (frames.records.empty() || !fit)) return false;
     batch.clear();
     batch.append(static_cast<uint32_t>(most));
