@@ -746,34 +746,35 @@ void edit_some(const BatchView& view, const FastBurst& burst, uint32_t mask) {
   });
 }
 
-// All lanes in use have all edits and an untagged link header then.
-inline void edit_alike(const BatchView& view, const FastBurst& burst, bool extents_change) {
-  for (uint32_t i = 0; i < burst.count; ++i) {
-    store_hop(burst, i);
-    std::memcpy(burst.ip[i] - kEtherHeaderBytes, burst.rewrite[i], 12);
-    view.port[burst.row[i]] = burst.port[i];
-  }
-  if (!extents_change) return;
-  for (uint32_t i = 0; i < burst.count; ++i) view.extent[burst.row[i]] = extent_of(burst, i);
-}
-
-// The same of 32 lanes whose rows follow one another.
-inline void edit_run(const BatchView& view, const FastBurst& burst, bool extents_change) {
+// All of these lanes have all edits and an untagged link header.
+inline void edit_frames(const FastBurst& burst, uint32_t lanes) {
   if (burst.family == 6) {
 #pragma GCC unroll 4
-    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+    for (uint32_t i = 0; i < lanes; ++i) {
       uint8_t* ip = burst.ip[i];
       ip[7] = static_cast<uint8_t>(burst.hop[i]);
       std::memcpy(ip - kEtherHeaderBytes, burst.rewrite[i], 12);
     }
   } else {
 #pragma GCC unroll 4
-    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+    for (uint32_t i = 0; i < lanes; ++i) {
       uint8_t* ip = burst.ip[i];
       store_le32(ip + kHopWord, burst.hop[i]);
       std::memcpy(ip - kEtherHeaderBytes, burst.rewrite[i], 12);
     }
   }
+}
+inline void edit_alike(const BatchView& view, const FastBurst& burst, bool extents_change) {
+  edit_frames(burst, burst.count);
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < burst.count; ++i) view.port[burst.row[i]] = burst.port[i];
+  if (!extents_change) return;
+  for (uint32_t i = 0; i < burst.count; ++i) view.extent[burst.row[i]] = extent_of(burst, i);
+}
+
+// The same of 32 lanes whose rows follow one another.
+inline void edit_run(const BatchView& view, const FastBurst& burst, bool extents_change) {
+  edit_frames(burst, FastBurst::kLanes);
   std::memcpy(view.port + burst.row[0], burst.port, FastBurst::kLanes * sizeof burst.port[0]);
   if (!extents_change) return;
   // Four columns of four lanes become four extents.
