@@ -97,10 +97,7 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
       id_(id),
       tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()},
       fast_path_(fast_path) {
-  for (unsigned b = 0; b < std::size(bursts_); ++b) {
-    bursts_[b] = std::make_unique<FastBurst>();
-    bursts_[b]->family = b < 2 ? 4 : 6;
-  }
+  for (auto& burst : bursts_) burst = std::make_unique<FastBurst>();
   stats_.elements.resize(router.elements.size());
   uint32_t inputs = 0;
   for (const PlanNode& node : plan.nodes) {

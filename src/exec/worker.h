@@ -401,7 +401,7 @@ class Worker {
   size_t on_way_ = 0;
   Walk* walk_ = nullptr;  // the one that is being advanced
   std::unique_ptr<Tile> tiles_[2];
-  std::unique_ptr<FastBurst> bursts_[4];  // two of IPv4, two of IPv6
+  std::unique_ptr<FastBurst> bursts_[3];  // one of either family that fills, one that waits for its lookups
   bool fast_path_;
   // Of the packets that came last; what they say decides which way is tried first, and never a result.
   std::optional<FastForm> expects_ = FastForm::kIpv4;  // what most had; none: they differed

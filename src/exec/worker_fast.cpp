@@ -24,7 +24,9 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
   const bool trim = parser == nullptr || parser->get<IpInputStage>().trim_padding != 0;
   Selection left;
   FastBurst* four = bursts_[0].get();
-  FastBurst* six = bursts_[2].get();
+  FastBurst* six = bursts_[1].get();
+  four->family = 4;
+  six->family = 6;
   four->clear();
   six->clear();
   const auto run = [&](FastBurst*& burst) {
@@ -313,21 +315,26 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
   finish_tile(node, view, tile);
 }
 
-// Takes packets that enter at the first stage through the segment in bursts, two of a family under way at a time, as
-// with tiles. Returns those that have to go by tiles.
+// Takes packets that enter at the first stage through the segment in bursts: while one waits for what its lookups ask
+// for, the next one of either family fills. Three in all, whichever family has them: four would leave the near cache
+// no room for frames. Returns those that have to go by tiles.
 Selection Worker::run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view,
                                    const Selection& packets) {
   FastBurst* waiting = nullptr;
+  FastBurst* spare = bursts_[2].get();
   const auto finish = [&](FastBurst& burst) { finish_fast(node, program, view, burst, burst.lanes(), 1); };
   const Selection left = gather_bursts(view, packets, &program.stages[0], [&](FastBurst* burst) {
     for (uint32_t s = 1; s < program.fast; ++s) {
       const FastPrefetch prefetch = cpu_fast_prefetch(program.stages[s].kind);
       if (prefetch != nullptr) prefetch(program.stages[s], *burst);
     }
-    if (waiting != nullptr) finish(*waiting);
+    if (waiting != nullptr) {
+      finish(*waiting);
+      spare = waiting;
+    }
     waiting = burst;
-    const unsigned of = burst->family == 6 ? 2 : 0;
-    return burst == bursts_[of].get() ? bursts_[of + 1].get() : bursts_[of].get();
+    spare->family = burst->family;
+    return spare;
   });
   if (waiting != nullptr) finish(*waiting);
   return left;
