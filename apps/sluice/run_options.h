@@ -29,7 +29,7 @@ struct RunFlags {
   DeviceFlags device;
   bool icmp_denied = false, print_graph = false, print_plan = false, simulated = false, one_by_one = false;
   unsigned workers = 1;
-  uint32_t batch = 256;  // of live ports; others have their own where none is asked for (GraphRun::run_graph)
+  uint32_t batch = 256;  // not asked for: GraphRun::run_graph has others for files, and for frames to a GPU
   uint64_t limit = 0;
   LiveFlags live;
   VerdictFlags followed;

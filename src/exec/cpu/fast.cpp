@@ -746,7 +746,7 @@ void edit_some(const BatchView& view, const FastBurst& burst, uint32_t mask) {
   });
 }
 
-// All of these lanes have all edits and an untagged link header.
+// Of the first `lanes`, which have all edits and an untagged link header.
 inline void edit_frames(const FastBurst& burst, uint32_t lanes) {
   if (burst.family == 6) {
 #pragma GCC unroll 4
@@ -764,6 +764,8 @@ inline void edit_frames(const FastBurst& burst, uint32_t lanes) {
     }
   }
 }
+
+// Of all lanes in use.
 inline void edit_alike(const BatchView& view, const FastBurst& burst, bool extents_change) {
   edit_frames(burst, burst.count);
 #pragma GCC unroll 4
