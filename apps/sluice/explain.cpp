@@ -65,7 +65,12 @@ std::vector<std::string> misfits(const AclMatchRule& r, const FlowKey& k) {
     no.push_back(fmt::format("of the flags {} it needs {}, and the packet has {}", flags_text(r.flags_mask >> 8),
                              flags_text((r.flags & r.flags_mask) >> 8), flags_text((k.flags & r.flags_mask) >> 8)));
   if (((k.dscp ^ r.dscp) & r.dscp_mask) != 0) no.push_back(fmt::format("DSCP {} is not {}", k.dscp, r.dscp));
-  if (((k.bits ^ r.bits) & r.bits_mask) != 0) no.push_back("fragment or port presence differs");
+  const unsigned bits = (k.bits ^ r.bits) & r.bits_mask;
+  const unsigned absent = bits & k.bits & absence_bits(r.flags_mask, r.icmp_mask);
+  if (absent != 0)
+    no.push_back(r.icmp_mask != 0 ? "the packet ends before the ICMP type or code"
+                                  : "the packet ends before the TCP flags, or is a later fragment");
+  if ((bits & ~absent) != 0) no.push_back("fragment or port presence differs");
   if (((k.icmp ^ r.icmp) & r.icmp_mask) != 0)
     no.push_back(fmt::format("ICMP {} {} is not {} {}", k.icmp >> 8, k.icmp & 255, r.icmp >> 8, r.icmp & 255));
   return no;

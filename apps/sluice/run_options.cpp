@@ -48,6 +48,8 @@ void add_run_options(Command sub, RunFlags& o) {
       ->check(OneOf{{"deny", "permit"}})
       ->type_name("ACTION")
       ->capture_default_str();
+  sub.add_flag("--tiny-fragments", o.tiny_fragments,
+               "Let fragments pass that keep their TCP header from the access list (RFC 1858)");
   sub.add_option("--algorithm", o.algorithm, "ACL algorithm for all access lists")->type_name("NAME");
   sub.add_option("--route-algorithm", o.route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
   add_workers_option(sub, o.workers);
@@ -80,8 +82,8 @@ void group_run_options(Command sub) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> groups = {
       {"Input and output", {"--in", "--out", "--map", "--verdicts", "--dropped", "--limit", "--repeat"}},
       {"Tables",
-       {"--acl", "--format", "--default", "--routes", "--adjacencies", "--algorithm", "--route-algorithm",
-        "--icmp-errors", "--icmp-denied"}},
+       {"--acl", "--format", "--default", "--tiny-fragments", "--routes", "--adjacencies", "--algorithm",
+        "--route-algorithm", "--icmp-errors", "--icmp-denied"}},
       {"Workers and batches", {"--workers", "--batch", "--latency-target", "--packet-scheduler", "--simtime"}},
       {"Devices",
        {"--device", "--mode", "--transport", "--flights", "--ring-memory", "--table-memory", "--kernel-times",

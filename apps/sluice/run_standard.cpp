@@ -135,6 +135,7 @@ StandardGraph standard_graph_of(const RunFlags& o, const RunEnds& ends) {
   g.in_memory = o.live.repeat;
   if (o.live.repeat) g.limit = o.limit != 0 ? o.limit : kForEver;
   g.permit_by_default = o.policy == "permit";
+  g.tiny_fragments = o.tiny_fragments;
   for (const RunEnds::Out& out : ends.out) {
     if (out.device) g.out_devices.emplace(out.file, out.device->send);
     if (out.port) {

@@ -90,9 +90,14 @@ typedef struct sluice_key {
 } sluice_key;
 
 enum {
-  SLUICE_KEY_PORTS = 1,         /* the packet has ports. A rule that names a port matches no packet without */
-  SLUICE_KEY_FRAGMENT = 2,      /* it is a fragment, the first or a later one */
-  SLUICE_KEY_LATER_FRAGMENT = 4 /* it is not the first one: there is no layer-4 header */
+  SLUICE_KEY_PORTS = 1,          /* the packet has ports. A rule that names a port matches no packet without */
+  SLUICE_KEY_FRAGMENT = 2,       /* it is a fragment, the first or a later one */
+  SLUICE_KEY_LATER_FRAGMENT = 4, /* it is not the first one: there is no layer-4 header */
+  /* Packets that end inside their layer-4 header: */
+  SLUICE_KEY_NO_FLAGS = 8,      /* TCP without its flags, ICMP without its code: no rule that names them matches */
+  SLUICE_KEY_NO_ICMP_TYPE = 16, /* ICMP without its type: the same */
+  SLUICE_KEY_SHORT_L4 = 32,     /* the fixed header is not whole: TCP 20 bytes, UDP 8, SCTP and DCCP 12, ICMP 8 */
+  SLUICE_KEY_AFTER_AH = 64      /* IPv6: an Authentication Header stands before the layer-4 header */
 };
 
 /* Keys of one family by column, n entries each. `protocol` and those below may be NULL: all 0. Where `bits` is NULL,
@@ -286,8 +291,8 @@ typedef struct sluice_device sluice_device;
 typedef struct sluice_channel sluice_channel;
 
 /* "cpu" (the calling thread), "emu" (host threads in a GPU's place), "cuda" or "cuda:N". To test what a program does
- * then, "emu:fail-after=N" reports an error after N records, and "emu:stop-after=N" answers none any more. Errors: there
- * is none, with the reason. Any thread; a device takes any number of channels. */
+ * then, "emu:fail-after=N" reports an error after N records, and "emu:stop-after=N" answers none any more. Errors:
+ * there is none, with the reason. Any thread; a device takes any number of channels. */
 SLUICE_API sluice_device* sluice_device_open(const char* name, sluice_errors** errors);
 SLUICE_API void sluice_device_free(sluice_device* device);
 /* Its name for people, such as "NVIDIA H100 80GB HBM3"; "" for NULL. Lasts as long as the handle. */
@@ -349,39 +354,44 @@ typedef struct sluice_resident sluice_resident;
 /* Copies the table's newest generation at the first lookup, and each later one at the first lookup after the change.
  * Keeps no generation of the host's. Errors: the device is "cpu", which has no memory of its own (that of "emu" is the
  * host's); the list was opened with `count`, since such lookups are not counted. Any thread. */
-SLUICE_API sluice_resident *sluice_resident_open_acl(sluice_device *device, const sluice_acl *acl,
-                                                     sluice_errors **errors);
+SLUICE_API sluice_resident* sluice_resident_open_acl(sluice_device* device, const sluice_acl* acl,
+                                                     sluice_errors** errors);
 /* The same for routes: keys are looked up by their destination. */
-SLUICE_API sluice_resident *sluice_resident_open_fib(sluice_device *device, const sluice_fib *fib,
-                                                     sluice_errors **errors);
-SLUICE_API void sluice_resident_free(sluice_resident *resident);
+SLUICE_API sluice_resident* sluice_resident_open_fib(sluice_device* device, const sluice_fib* fib,
+                                                     sluice_errors** errors);
+SLUICE_API void sluice_resident_free(sluice_resident* resident);
 
 /* A column in the device's memory: entry i lies at `data` + i * `stride` bytes. Both are multiples of the type's size
  * (8 for sluice_key). NULL: there is no such column. */
 typedef struct sluice_column {
-  const void *data;
+  const void* data;
   int64_t stride;
 } sluice_column;
 
 /* Keys by column; or `keys` alone, which is in place of all below. Absent columns are 0. A key has the addresses of its
  * family; routes need no src4 and src6. */
 typedef struct sluice_resident_keys {
-  size_t size;                  /* sizeof(sluice_resident_keys) */
-  uint32_t family;              /* 4 or 6: of all keys, where there is no column `families` */
-  uint32_t all_bits;            /* SLUICE_KEY_... of all keys, where there is no column `bits` */
-  sluice_column keys;           /* sluice_key */
-  sluice_column families;       /* uint8_t */
-  sluice_column src4, dst4;     /* uint32_t */
-  sluice_column src6, dst6;     /* 16 bytes in network order, not aligned */
-  sluice_column protocol;       /* uint8_t */
+  size_t size;                      /* sizeof(sluice_resident_keys) */
+  uint32_t family;                  /* 4 or 6: of all keys, where there is no column `families` */
+  uint32_t all_bits;                /* SLUICE_KEY_... of all keys, where there is no column `bits` */
+  sluice_column keys;               /* sluice_key */
+  sluice_column families;           /* uint8_t */
+  sluice_column src4, dst4;         /* uint32_t */
+  sluice_column src6, dst6;         /* 16 bytes in network order, not aligned */
+  sluice_column protocol;           /* uint8_t */
   sluice_column src_port, dst_port; /* uint16_t */
-  sluice_column flags;          /* uint16_t, as in sluice_key */
-  sluice_column tcp_flags;      /* uint8_t, in place of `flags`: the byte of TCP flags */
-  sluice_column icmp;           /* uint16_t */
-  sluice_column dscp, bits;     /* uint8_t */
+  sluice_column flags;              /* uint16_t, as in sluice_key */
+  sluice_column tcp_flags;          /* uint8_t, in place of `flags`: the byte of TCP flags */
+  sluice_column icmp;               /* uint16_t */
+  sluice_column dscp, bits;         /* uint8_t */
 } sluice_resident_keys;
-#define SLUICE_RESIDENT_KEYS_INIT {sizeof(sluice_resident_keys), 4, 0, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, \
-  {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}}
+#define SLUICE_RESIDENT_KEYS_INIT                                                                                    \
+  {                                                                                                                  \
+    sizeof(sluice_resident_keys), 4, 0, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, \
+        {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {                                          \
+      NULL, 0                                                                                                        \
+    }                                                                                                                \
+  }
 
 /* What is written for each key. */
 enum {
@@ -394,14 +404,15 @@ enum {
 
 /* Looks up n keys in the newest generation and writes n answers, one after another, to `answers` in the device's
  * memory. It runs behind what `stream` was given before: a cudaStream_t of the device, or NULL, which is
- * sluice_resident_stream. The answers are there on return. Returns the generation that all of them are of; 0 on failure.
- * Errors: a column that is not aligned; addresses that are missing; an answer that the table does not have; no room for
- * the generation in the device's memory; the device has failed, and answers may be half written then. Any thread. */
-SLUICE_API uint64_t sluice_resident_lookup(sluice_resident *resident, const sluice_resident_keys *keys, size_t n,
-                                           uint32_t answer, void *answers, void *stream, sluice_errors **errors);
+ * sluice_resident_stream. The answers are there on return. Returns the generation that all of them are of; 0 on
+ * failure. Errors: a column that is not aligned; addresses that are missing; an answer that the table does not have; no
+ * room for the generation in the device's memory; the device has failed, and answers may be half written then. Any
+ * thread. */
+SLUICE_API uint64_t sluice_resident_lookup(sluice_resident* resident, const sluice_resident_keys* keys, size_t n,
+                                           uint32_t answer, void* answers, void* stream, sluice_errors** errors);
 /* The stream of lookups that name none, for events of whoever fills the columns: a cudaStream_t, which lasts as long as
  * the device. On "emu" an address that means nothing. Any thread. */
-SLUICE_API void *sluice_resident_stream(sluice_resident *resident, sluice_errors **errors);
+SLUICE_API void* sluice_resident_stream(sluice_resident* resident, sluice_errors** errors);
 
 /* ---- graphs ----------------------------------------------------------------------------------------------------- */
 

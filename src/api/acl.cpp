@@ -32,7 +32,10 @@ static_assert(offsetof(sluice_key, src_hi) == offsetof(FlowKey, src_hi) &&
               offsetof(sluice_key, icmp) == offsetof(FlowKey, icmp) &&
               offsetof(sluice_key, bytes) == offsetof(FlowKey, reserved));
 static_assert(int{SLUICE_KEY_PORTS} == int{FlowKey::kHasPorts} && int{SLUICE_KEY_FRAGMENT} == int{FlowKey::kFragment} &&
-              int{SLUICE_KEY_LATER_FRAGMENT} == int{FlowKey::kLaterFragment});
+              int{SLUICE_KEY_LATER_FRAGMENT} == int{FlowKey::kLaterFragment} &&
+              int{SLUICE_KEY_NO_FLAGS} == int{FlowKey::kNoFlags} &&
+              int{SLUICE_KEY_NO_ICMP_TYPE} == int{FlowKey::kNoIcmpType} &&
+              int{SLUICE_KEY_SHORT_L4} == int{FlowKey::kShortL4} && int{SLUICE_KEY_AFTER_AH} == int{FlowKey::kAfterAh});
 static_assert(SLUICE_NO_MATCH == static_cast<int>(AclVerb::kNone) &&
               SLUICE_PERMIT == static_cast<int>(AclVerb::kPermit) && SLUICE_DENY == static_cast<int>(AclVerb::kDeny) &&
               SLUICE_MARK == static_cast<int>(AclVerb::kMark));

@@ -39,7 +39,7 @@ void run_key_burst(const Stage& stage, Packet* packets, uint32_t mask, uint8_t* 
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const auto i = static_cast<uint8_t>(std::countr_zero(m));
       const Packet& p = packets[i];
-      if ((family == 0) | (p.key.family != family) | ((p.key.flags & 0xff) != 0)) {
+      if ((family == 0) | (p.key.family != family) | is_rare_key(p.key)) {
         rest |= m & (0u - m);
         continue;
       }

@@ -105,9 +105,10 @@ AclRule configured_rule(const AclMatchRule& flat, const AclAction& action) {
   rule.flags_mask = flat.flags_mask;
   if (flat.dscp_mask != 0) rule.dscp = flat.dscp;
   rule.needs_ports = (flat.bits & flat.bits_mask & FlowKey::kHasPorts) != 0;
-  const auto without = static_cast<uint8_t>(rule.needs_ports ? ~unsigned{FlowKey::kHasPorts} : ~0u);
-  rule.bits = flat.bits & without;
-  rule.bits_mask = flat.bits_mask & without;
+  unsigned without = rule.needs_ports ? ~unsigned{FlowKey::kHasPorts} : ~0u;
+  without &= ~(absence_bits(flat.flags_mask, flat.icmp_mask) & ~unsigned{flat.bits});
+  rule.bits = static_cast<uint8_t>(flat.bits & without);
+  rule.bits_mask = static_cast<uint8_t>(flat.bits_mask & without);
   rule.icmp = flat.icmp;
   rule.icmp_mask = flat.icmp_mask;
   rule.verb = action.verb;

@@ -48,11 +48,15 @@ std::string key_text(const FlowKey& k) {
   std::string t = fmt::format("{} {} > {} {}", k.family == 6 ? "ip6" : "ip", to_string(src), to_string(dst),
                               protocol_text(k.protocol));
   if ((k.bits & FlowKey::kHasPorts) != 0) t += fmt::format(" {} > {}", k.src_port, k.dst_port);
-  if (k.protocol == 6 && (k.bits & FlowKey::kHasPorts) != 0) t += " flags " + flags_text(k.flags >> 8);
-  if (k.icmp != 0) t += fmt::format(" {} {}", k.icmp >> 8, k.icmp & 255);
+  if (k.protocol == 6 && (k.bits & (FlowKey::kHasPorts | FlowKey::kNoFlags)) == FlowKey::kHasPorts)
+    t += " flags " + flags_text(k.flags >> 8);
+  if (k.icmp != 0) t += fmt::format(" {}", k.icmp >> 8);
+  if (k.icmp != 0 && (k.bits & FlowKey::kNoFlags) == 0) t += fmt::format(" {}", k.icmp & 255);
   if (k.dscp != 0) t += fmt::format(" dscp {}", k.dscp);
   if ((k.bits & FlowKey::kFragment) != 0)
     t += (k.bits & FlowKey::kLaterFragment) != 0 ? " later fragment" : " first fragment";
+  if ((k.bits & FlowKey::kAfterAh) != 0) t += " behind ah";
+  if ((k.bits & FlowKey::kShortL4) != 0) t += " header cut short";
   return t;
 }
 std::string time_text(uint64_t ns) {

@@ -88,8 +88,13 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   for (const std::string& path : g.more_in) add_capture(path);
   for (const std::string& device : g.in_devices) add_source(fmt::format("FromDevice({})", device));
   std::string chain = "in -> input :: IPInput";
+  const char* const tiny = g.tiny_fragments ? "TINY_FRAGMENTS true" : "";
   if (filters_only(g)) {
-    chain += "(MARTIANS false, SOURCE_ROUTES true, CHECKSUM false, MULTICAST true, LINK_BROADCAST true, PADDING true)";
+    chain += fmt::format(
+        "(MARTIANS false, SOURCE_ROUTES true, CHECKSUM false, MULTICAST true, LINK_BROADCAST true, PADDING true{}{})",
+        g.tiny_fragments ? ", " : "", tiny);
+  } else if (g.tiny_fragments) {
+    chain += fmt::format("({})", tiny);
   }
   if (!g.acl.empty())
     chain += fmt::format("\n   -> acl_check :: ACL(TABLE acl{})", g.permit_by_default ? ", DEFAULT permit" : "");

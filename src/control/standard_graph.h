@@ -32,6 +32,7 @@ struct StandardGraph {
   std::vector<std::pair<uint16_t, std::string>> port_out;
   std::map<std::string, std::string> out_devices;  // of these names, those of live ports: what ToDevice stands with
   bool permit_by_default = false;
+  bool tiny_fragments = false;  // IPInput lets them pass
   bool icmp_errors = false;
   std::vector<std::string> icmp_sources;  // the router's own addresses
   bool icmp_for_denied = false;           // administratively prohibited for what the access list denies

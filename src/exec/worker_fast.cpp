@@ -168,6 +168,10 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
           drop_at(*parser, row, tile.packet[i]);
           continue;
         }
+        if (is_rare_key(tile.packet[i].key)) {
+          left.add(row);
+          continue;
+        }
         FastBurst*& burst = tile.packet[i].key.family == 6 ? six : four;
         append_parsed(tile.packet[i], row, view.extent[row].end, *burst);
         if (burst->count == FastBurst::kLanes) run(burst);

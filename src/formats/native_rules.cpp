@@ -28,6 +28,7 @@ constexpr size_t kMaxIncludes = 1024;
 constexpr size_t kMaxBytes = size_t{256} << 20;
 constexpr size_t kMaxLineRules = 65536;
 constexpr size_t kMaxGroup = 65536;
+constexpr uint8_t kAuthentication = 51;          // the protocol AH
 constexpr size_t kMaxMembers = size_t{1} << 20;  // of all groups together
 
 // Keys, of which one begins a keyed rule; and options, which both forms have.
@@ -328,6 +329,7 @@ class File {
     std::vector<Address> src, dst;
     std::vector<PortRange> sport, dport;
     bool loose_ports = false;
+    bool ah = false;  // the protocol 51, by its name or number
     bool has_action = false;
     bool protocol_unknown = false;  // a finding was made there
     bool addresses_unknown = false;
@@ -340,7 +342,7 @@ class File {
     draft.dst.clear();
     draft.sport.clear();
     draft.dport.clear();
-    draft.loose_ports = draft.has_action = draft.protocol_unknown = draft.addresses_unknown = false;
+    draft.loose_ports = draft.ah = draft.has_action = draft.protocol_unknown = draft.addresses_unknown = false;
     const size_t start = words_[0].at;
     const bool keyed = is_key(peek());
     const size_t errors = found_.error_count();
@@ -503,11 +505,14 @@ class File {
 
   bool parse_protocol(const Word& word, AclRule& rule) {
     uint32_t value = 0, mask = 0xff;
+    draft_.ah = false;
     if (const auto named = find_named(kProtocols, word.text)) {
       value = *named;
       if (value == 256) value = mask = 0;  // ip: any
+      draft_.ah = value == kAuthentication;
     } else if (const auto n = number(word.text, 255)) {
       value = *n;
+      draft_.ah = value == kAuthentication;
     } else if (const Pair pair = value_mask(word, 0xff, value, mask); pair != Pair::kGood) {
       if (pair == Pair::kWrong) return false;
       return fail(word, "a protocol", "ip, tcp, udp, icmp, icmp6, ..., a number 0..255, or 0xV/0xM",
@@ -793,8 +798,14 @@ class File {
       return static_cast<uint64_t>(std::ranges::count(list, family, &Address::family));
     };
     const uint64_t any_src = count(draft.src, 0), any_dst = count(draft.dst, 0);
-    const uint64_t pairs = any_src * draft.dst.size() + (draft.src.size() - any_src) * any_dst +
-                           count(draft.src, 4) * count(draft.dst, 4) + count(draft.src, 6) * count(draft.dst, 6);
+    uint64_t pairs = any_src * draft.dst.size() + (draft.src.size() - any_src) * any_dst +
+                     count(draft.src, 4) * count(draft.dst, 4) + count(draft.src, 6) * count(draft.dst, 6);
+    // The parser goes on behind an Authentication Header of IPv6, so that a second rule is about these packets.
+    if (draft.ah) {
+      const uint64_t of_ipv4 =
+          any_src * count(draft.dst, 4) + count(draft.src, 4) * any_dst + count(draft.src, 4) * count(draft.dst, 4);
+      pairs += pairs - of_ipv4;
+    }
     // Each list has at most kMaxGroup members more than one, so no product of two overflows.
     const uint64_t ports = draft.sport.size() * draft.dport.size();
     const uint64_t made = ports != 0 && pairs > ~uint64_t{0} / ports ? ~uint64_t{0} : pairs * ports;
@@ -831,6 +842,13 @@ class File {
             rule.dst_port_low = dport.low;
             rule.dst_port_high = dport.high;
             shared_.set.rules.push_back(rule);
+            if (!draft.ah || rule.family == 4) continue;
+            AclRule behind = rule;
+            behind.protocol = behind.protocol_mask = 0;
+            behind.family = 6;
+            behind.bits_mask |= FlowKey::kAfterAh;
+            behind.bits |= FlowKey::kAfterAh;
+            shared_.set.rules.push_back(behind);
           }
         }
       }
@@ -903,7 +921,7 @@ std::string to_native(const AclRule& r) {
   std::string out = r.verb == AclVerb::kMark   ? fmt::format("mark({})", r.mark)
                     : r.verb == AclVerb::kDeny ? "deny"
                                                : "permit";
-  if (r.protocol_mask == 0xff) {
+  if (r.protocol_mask == 0xff && (r.protocol != kAuthentication || r.family == 4)) {
     const auto* named = std::find_if(std::begin(kProtocols), std::end(kProtocols),
                                      [&](const Named& n) { return n.value == r.protocol; });
     out += named != std::end(kProtocols) ? fmt::format(" {}", named->name) : fmt::format(" {}", r.protocol);

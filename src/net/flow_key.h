@@ -12,9 +12,15 @@ namespace sluice {
 // two apart, so 0.0.0.1 and ::1 are different keys. An absent field is 0.
 struct FlowKey {
   enum Bits : uint8_t {
-    kHasPorts = 1,       // ports were present: TCP, UDP, UDP-Lite, SCTP or DCCP, first fragment, header long enough
+    kHasPorts = 1,       // the 4 bytes of the ports are in this packet: TCP, UDP, UDP-Lite, SCTP or DCCP
     kFragment = 2,       // MF set or offset > 0 (IPv4), fragment header with M or offset (IPv6)
     kLaterFragment = 4,  // fragment offset > 0: there is no L4 header in this packet
+    // Of packets that are no later fragments, and end inside their L4 header. A rule on a field that is not there
+    // does not match (flatten in tables/acl/rule_set.h).
+    kNoFlags = 8,      // TCP without its flags byte, ICMP without its code
+    kNoIcmpType = 16,  // ICMP without its type
+    kShortL4 = 32,     // the fixed L4 header is not whole (l4_header_bytes)
+    kAfterAh = 64,     // IPv6: an Authentication Header was walked; netfilter's nft stops there
   };
   uint64_t src_hi = 0;
   uint64_t src_lo = 0;

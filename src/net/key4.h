@@ -21,10 +21,15 @@ struct alignas(16) Key4 {
 };
 static_assert(sizeof(Key4) == 16 && std::is_trivially_copyable_v<Key4>);
 
-// Whether the key has the compact form: family 4. A key of a ClassBench trace may have 16 bits of flags, which no
-// packet has: it does not fit.
+// Whether a key has fields that the compact forms of keys do not hold: 16 bits of flags, as a ClassBench trace has and
+// no packet, or bits that say what a short packet lacks.
+SLUICE_HD bool is_rare_key(const FlowKey& k) {
+  return (k.flags & 0xffu) != 0 || k.bits > 7;
+}
+
+// Whether the key has the compact form: family 4 and not rare.
 SLUICE_HD bool fits_key4(const FlowKey& k) {
-  return k.family == 4 && (k.flags & 0xffu) == 0;
+  return k.family == 4 && !is_rare_key(k);
 }
 
 SLUICE_HD Key4 pack_key4(const FlowKey& k) {

@@ -59,11 +59,10 @@ SLUICE_HD bool protocol_has_ports(uint8_t protocol) {
          protocol == kProtocolSctp || protocol == kProtocolUdpLite;
 }
 
-// The bytes that a packet must hold after its IP headers before the parser believes its L4 header: the fixed header for
-// protocols with ports (TCP 20, UDP and UDP-Lite 8, SCTP and DCCP 12), 4 for the family's own ICMP, 0 for the rest.
-SLUICE_HD uint32_t l4_minimum_bytes(uint8_t protocol, uint8_t icmp_protocol) {
+// The fixed L4 header: TCP 20, UDP and UDP-Lite 8, SCTP and DCCP 12, the family's own ICMP 8, 0 for the rest.
+SLUICE_HD uint32_t l4_header_bytes(uint8_t protocol, uint8_t icmp_protocol) {
   uint32_t bytes = 0;
-  bytes = protocol == icmp_protocol ? 4u : bytes;
+  bytes = protocol == icmp_protocol ? 8u : bytes;
   bytes = protocol == kProtocolSctp || protocol == kProtocolDccp ? 12u : bytes;
   bytes = protocol == kProtocolUdp || protocol == kProtocolUdpLite ? 8u : bytes;
   bytes = protocol == kProtocolTcp ? 20u : bytes;

@@ -213,7 +213,7 @@ PacketBuilder& PacketBuilder::truncate(size_t frame_bytes) {
 uint32_t PacketBuilder::l4_header_bytes() const {
   if (source_.family == 0 || later_fragment_) return 0;
   const bool icmp = protocol_ == (source_.family == 4 ? kProtocolIcmp : kProtocolIcmpv6);
-  return icmp ? 8 : l4_minimum_bytes(protocol_, 0);
+  return sluice::l4_header_bytes(protocol_, icmp ? protocol_ : uint8_t{0});
 }
 
 std::vector<uint8_t> PacketBuilder::build_l4(uint32_t payload_bytes) const {

@@ -103,10 +103,13 @@ struct Headers {
     kBadOptions = 1 << 6,        // the option list runs past the header; a router still forwards it
     kExtensionHeaders = 1 << 7,  // at least one IPv6 extension header
     kHopByHop = 1 << 8,          // an IPv6 hop-by-hop header: the slow path
-    // The packet ends before the L4 header does (see l4_minimum_bytes). A router forwards such a packet, so the status
-    // stays kOk; the key has no ports, flags or ICMP type. From the key alone: protocol_has_ports(protocol), but
-    // neither kHasPorts nor kLaterFragment.
+    // The packet ends before the fixed L4 header does (l4_header_bytes). A router forwards such a packet, so the status
+    // stays kOk; the key has the fields whose bytes are there, and FlowKey::Bits says which are not.
     kL4Truncated = 1 << 9,
+    // A fragment that lets a filter judge a header that is not there yet, or that replaces one that was judged (RFC
+    // 1858, RFC 3128): a first fragment of TCP without its whole header, or of another protocol without a field that
+    // rules test; a fragment of TCP with the offset 8.
+    kTinyFragment = 1 << 10,
   };
 
   FlowKey key;
@@ -146,15 +149,39 @@ SLUICE_HD ParseStatus fail(ParseStatus status, const Link& link, uint16_t flags,
   return status;
 }
 
+// The fields of an L4 header of which the packet has `bytes` bytes, fewer than the fixed header.
+SLUICE_HD void parse_short_l4(const uint8_t* l4, uint32_t bytes, bool icmp, FlowKey& key, uint16_t& flags) {
+  flags |= Headers::kL4Truncated;
+  key.bits |= FlowKey::kShortL4;
+  const bool tcp = key.protocol == kProtocolTcp;
+  bool absent = false;
+  if (icmp) {
+    if (bytes >= 1) key.icmp = static_cast<uint16_t>(l4[0] << 8);
+    if (bytes >= 2) key.icmp |= l4[1];
+    key.bits |= static_cast<uint8_t>((bytes < 1 ? FlowKey::kNoIcmpType : 0) | (bytes < 2 ? FlowKey::kNoFlags : 0));
+    absent = bytes < 2;
+  } else if (bytes >= 4) {
+    key.src_port = load_be16(l4);
+    key.dst_port = load_be16(l4 + 2);
+    key.bits |= FlowKey::kHasPorts;
+  } else {
+    absent = true;
+  }
+  if (tcp && bytes >= 14) key.flags = static_cast<uint16_t>(l4[13] << 8);
+  if (tcp && bytes < 14) key.bits |= FlowKey::kNoFlags;
+  if ((key.bits & FlowKey::kFragment) != 0 && (tcp || absent)) flags |= Headers::kTinyFragment;
+}
+
 // Fills ports, TCP flags or ICMP type of `key`, and `l4_offset`, from `offset` of a packet that ends at `end`. Returns
-// false when they were not captured.
+// false when they were not captured. The fragment bits of `key` are there already.
 [[gnu::always_inline]] SLUICE_HD bool parse_l4(const uint8_t* frame, uint32_t captured, uint32_t offset, uint32_t end,
                                                uint8_t icmp_protocol, FlowKey& key, uint16_t& flags,
                                                uint16_t& l4_offset) {
   const uint8_t protocol = key.protocol;
-  const uint32_t need = l4_minimum_bytes(protocol, icmp_protocol);
+  const uint32_t need = l4_header_bytes(protocol, icmp_protocol);
   if (end - offset < need) {
-    flags |= Headers::kL4Truncated;
+    if (captured < end) return false;
+    parse_short_l4(frame + offset, end - offset, protocol == icmp_protocol, key, flags);
     return true;
   }
   if (captured < offset + need) return false;
@@ -246,6 +273,7 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
     key.bits = FlowKey::kFragment;
     if ((fragment & kIpv4OffsetMask) != 0) {
       key.bits = FlowKey::kFragment | FlowKey::kLaterFragment;
+      if ((fragment & kIpv4OffsetMask) == 1 && key.protocol == kProtocolTcp) flags |= Headers::kTinyFragment;
       store(key, link, l4_offset, total, flags, ttl, out);
       return ParseStatus::kOk;
     }
@@ -285,15 +313,17 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
     if (next == kIpv6Fragment) {
       const uint16_t offset_more = load_be16(header + 2);
       if ((offset_more & 0xfff8) != 0) {
-        bits = FlowKey::kFragment | FlowKey::kLaterFragment;
+        bits |= FlowKey::kFragment | FlowKey::kLaterFragment;
         next = header[0];  // what it is a fragment of; its headers are in the first fragment
+        if (offset_more >> 3 == 1 && next == kProtocolTcp) flags |= Headers::kTinyFragment;
         break;
       }
-      if ((offset_more & 1) != 0) bits = FlowKey::kFragment;  // neither: an atomic fragment, RFC 6946
+      if ((offset_more & 1) != 0) bits |= FlowKey::kFragment;  // neither: an atomic fragment, RFC 6946
     } else {
       bytes = next == kIpv6Authentication ? (header[1] + 2u) * 4 : (header[1] + 1u) * 8;
       if (bytes > end - at) return ParseStatus::kIpv6BadExtensionHeader;
       if (next == kIpv6HopByHop) flags |= Headers::kHopByHop;
+      if (next == kIpv6Authentication) bits |= FlowKey::kAfterAh;
       if (next == kIpv6Routing && header[2] == 0 && header[3] != 0) {
         return ParseStatus::kIpv6RoutingType0;
       }

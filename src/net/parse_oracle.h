@@ -146,6 +146,7 @@ class Parser {
     const bool later = fragment % 0x2000 != 0;
     if (more || later) found_.key.bits |= FlowKey::kFragment;
     if (later) found_.key.bits |= FlowKey::kLaterFragment;
+    if (fragment % 0x2000 == 1 && found_.key.protocol == 6) found_.flags |= Headers::kTinyFragment;
     if (!later) l4(at + ihl_bytes, at + total, 1);
     return ParseStatus::kOk;
   }
@@ -179,15 +180,17 @@ class Parser {
         case 44: {
           const uint64_t word = number(start, 2, 2);
           if (word / 8 != 0) {
-            found_.key.bits = FlowKey::kFragment | FlowKey::kLaterFragment;
+            found_.key.bits |= FlowKey::kFragment | FlowKey::kLaterFragment;
             found_.key.protocol = static_cast<uint8_t>(start[0]);
+            if (word / 8 == 1 && start[0] == 6) found_.flags |= Headers::kTinyFragment;
             return ParseStatus::kOk;
           }
-          if (word % 2 == 1) found_.key.bits = FlowKey::kFragment;
+          if (word % 2 == 1) found_.key.bits |= FlowKey::kFragment;
           break;
         }
         case 51:
           length = (start[1] + 2) * 4;
+          found_.key.bits |= FlowKey::kAfterAh;
           break;
         default:
           length = (start[1] + 1) * 8;
@@ -222,23 +225,38 @@ class Parser {
         break;
       default:
         has_ports = false;
-        need = protocol == icmp_protocol ? 4 : 0;
-    }
-    if (at + need > end) {
-      found_.flags |= Headers::kL4Truncated;
-      return;
+        need = protocol == icmp_protocol ? 8 : 0;
     }
     if (at > captured_) throw NotCaptured{};
-    const std::vector<unsigned> header = bytes(at, need);
-    found_.l4_offset = static_cast<uint16_t>(at);
-    if (has_ports) {
-      found_.key.bits |= FlowKey::kHasPorts;
-      found_.key.src_port = static_cast<uint16_t>(number(header, 0, 2));
-      found_.key.dst_port = static_cast<uint16_t>(number(header, 2, 2));
-      if (protocol == 6) found_.key.flags = static_cast<uint16_t>(header[13] * 256);
-    } else if (need == 4) {
-      found_.key.icmp = static_cast<uint16_t>(number(header, 0, 2));
+    const std::vector<unsigned> header = bytes(at, std::min(need, end - at));
+    const bool whole = header.size() == need;
+    const bool first_fragment = found_.key.bits % 4 / 2 == 1;
+    bool tiny = !whole && protocol == 6;
+    auto missing = [&](unsigned bit) { found_.key.bits = static_cast<uint8_t>(found_.key.bits + bit); };
+    if (whole) {
+      found_.l4_offset = static_cast<uint16_t>(at);
+    } else {
+      found_.flags |= Headers::kL4Truncated;
+      missing(FlowKey::kShortL4);
     }
+    if (has_ports) {
+      if (header.size() >= 4) {
+        found_.key.bits |= FlowKey::kHasPorts;
+        found_.key.src_port = static_cast<uint16_t>(number(header, 0, 2));
+        found_.key.dst_port = static_cast<uint16_t>(number(header, 2, 2));
+      } else {
+        tiny = true;
+      }
+      if (protocol == 6 && header.size() > 13) found_.key.flags = static_cast<uint16_t>(header[13] * 256);
+      if (protocol == 6 && header.size() <= 13) missing(FlowKey::kNoFlags);
+    } else if (need != 0) {
+      if (!header.empty()) found_.key.icmp = static_cast<uint16_t>(header[0] * 256);
+      if (header.empty()) missing(FlowKey::kNoIcmpType);
+      if (header.size() > 1) found_.key.icmp = static_cast<uint16_t>(found_.key.icmp + header[1]);
+      if (header.size() < 2) missing(FlowKey::kNoFlags);
+      tiny = header.size() < 2;
+    }
+    if (tiny && first_fragment) found_.flags |= Headers::kTinyFragment;
   }
 
   const uint8_t* frame_;

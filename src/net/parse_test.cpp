@@ -311,26 +311,62 @@ TEST(Parse, FragmentsOfOneFlowHashAlike) {
   EXPECT_NE(flow_hash(other.headers.key), flow_hash(later.headers.key));
 }
 
-TEST(Parse, AShortL4HeaderIsForwardedWithoutPorts) {
+TEST(Parse, AShortL4HeaderIsForwardedWithTheFieldsThatAreThere) {
   struct Case {
     uint8_t protocol;
     uint32_t need;
   };
-  for (const Case c : {Case{6, 20}, Case{17, 8}, Case{33, 12}, Case{132, 12}, Case{136, 8}, Case{1, 4}}) {
+  for (const Case c : {Case{6, 20}, Case{17, 8}, Case{33, 12}, Case{132, 12}, Case{136, 8}, Case{1, 8}}) {
     // Cut at the IP layer: total length says that the packet ends inside the L4 header.
     for (uint32_t bytes = 0; bytes <= c.need; ++bytes) {
-      auto builder = ip4(kA4, kB4, c.protocol).payload(30).total_length(static_cast<uint16_t>(20 + bytes));
-      const Parsed p = parse(builder.build());
-      ASSERT_EQ(p.status, ParseStatus::kOk);
-      const bool whole = bytes == c.need;
-      EXPECT_EQ((p.headers.flags & Headers::kL4Truncated) != 0, !whole) << int{c.protocol} << " " << bytes;
-      EXPECT_EQ(p.headers.l4_offset, whole ? 34 : Headers::kNoOffset);
-      EXPECT_EQ((p.headers.key.bits & FlowKey::kHasPorts) != 0, whole && c.protocol != 1);
-      if (!whole) {
-        EXPECT_EQ(p.headers.key.src_port | p.headers.key.dst_port | p.headers.key.icmp, 0);
+      for (const bool first_fragment : {false, true}) {
+        auto builder = ip4(kA4, kB4, c.protocol).ports(0x1234, 0x5678).tcp_flags(0x12).icmp(9, 7).payload(30);
+        if (first_fragment) builder.fragment(0, true);
+        const Parsed p = parse(builder.total_length(static_cast<uint16_t>(20 + bytes)).build());
+        ASSERT_EQ(p.status, ParseStatus::kOk);
+        const FlowKey& k = p.headers.key;
+        const bool whole = bytes == c.need, icmp = c.protocol == 1, tcp = c.protocol == 6;
+        const bool ports = !icmp && bytes >= 4, flags = tcp && bytes >= 14, type = icmp && bytes >= 1,
+                   code = icmp && bytes >= 2;
+        EXPECT_EQ((p.headers.flags & Headers::kL4Truncated) != 0, !whole) << int{c.protocol} << " " << bytes;
+        EXPECT_EQ(p.headers.l4_offset, whole ? 34 : Headers::kNoOffset);
+        const int bits = (ports ? FlowKey::kHasPorts : 0) | (first_fragment ? FlowKey::kFragment : 0) |
+                         ((tcp && !flags) || (icmp && !code) ? FlowKey::kNoFlags : 0) |
+                         (icmp && !type ? FlowKey::kNoIcmpType : 0) | (whole ? 0 : FlowKey::kShortL4);
+        EXPECT_EQ(k.bits, bits) << int{c.protocol} << " " << bytes;
+        EXPECT_EQ(k.src_port, ports ? 0x1234 : 0);
+        EXPECT_EQ(k.dst_port, ports ? 0x5678 : 0);
+        EXPECT_EQ(k.flags, flags ? 0x1200 : 0);
+        EXPECT_EQ(k.icmp, (type ? 0x0900 : 0) | (code ? 7 : 0));
+        const bool tiny = first_fragment && !whole && (tcp || (icmp ? !code : !ports));
+        EXPECT_EQ((p.headers.flags & Headers::kTinyFragment) != 0, tiny) << int{c.protocol} << " " << bytes;
       }
     }
   }
+}
+
+// RFC 1858 section 3.2.2, RFC 3128: the offset 8 would replace or bring TCP's flags behind a filter.
+TEST(Parse, ATcpFragmentWithTheOffset8IsTiny) {
+  const auto tiny = [](const PacketBuilder& builder) {
+    const Parsed p = parse(builder.build());
+    EXPECT_EQ(p.status, ParseStatus::kOk);
+    return (p.headers.flags & Headers::kTinyFragment) != 0;
+  };
+  for (const bool more : {false, true}) {
+    EXPECT_TRUE(tiny(tcp4(kA4, kB4).fragment(8, more).payload(24)));
+    EXPECT_TRUE(tiny(tcp6(kA6, kB6).fragment(8, more).payload(24)));
+    EXPECT_FALSE(tiny(tcp4(kA4, kB4).fragment(16, more).payload(24)));
+    EXPECT_FALSE(tiny(tcp6(kA6, kB6).fragment(16, more).payload(24)));
+    EXPECT_FALSE(tiny(udp4(kA4, kB4).fragment(8, more).payload(24)));
+    EXPECT_FALSE(tiny(udp6(kA6, kB6).fragment(8, more).payload(24)));
+  }
+}
+
+TEST(Parse, AnAuthenticationHeaderOfIpv6LeavesItsBit) {
+  EXPECT_EQ(parse(tcp6(kA6, kB6).authentication().build()).headers.key.bits, FlowKey::kHasPorts | FlowKey::kAfterAh);
+  EXPECT_EQ(parse(tcp6(kA6, kB6).authentication().fragment(16, true).payload(24).build()).headers.key.bits,
+            FlowKey::kAfterAh | FlowKey::kFragment | FlowKey::kLaterFragment);
+  EXPECT_EQ(parse(tcp6(kA6, kB6).destination_options().build()).headers.key.bits, FlowKey::kHasPorts);
 }
 
 TEST(Parse, IcmpTypeAndCodeBelongToTheirFamily) {

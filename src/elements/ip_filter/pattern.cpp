@@ -539,7 +539,7 @@ class PatternParser {
       case About::kTcpOption:
         return tcp_option(q, c);
       case About::kTcpWindow:
-        return both(tcp_header(q, c), numeric(c, Source::kTransBytes, 65535, {}, 14, 2));
+        return both(tcp_header(q, c, FlowKey::kShortL4), numeric(c, Source::kTransBytes, 65535, {}, 14, 2));
       case About::kIcmpType: {
         const bool six = q.protocol == 58;
         const uint32_t n =
@@ -547,7 +547,7 @@ class PatternParser {
         if (fault_) return 0;
         if (q.protocol && *q.protocol != 1 && *q.protocol != 58)
           return error(c.value, "only ICMP has types", "icmp type T");
-        return both(both(protocol_is(six ? 58 : 1), bits(0, FlowKey::kLaterFragment)),
+        return both(both(protocol_is(six ? 58 : 1), bits(0, FlowKey::kLaterFragment | FlowKey::kNoIcmpType)),
                     both(equals(Source::kFamily, six ? 6 : 4), n));
       }
       default:
@@ -626,9 +626,10 @@ class PatternParser {
     return both(both(protocols, bits(FlowKey::kHasPorts, FlowKey::kHasPorts)), n);
   }
 
-  uint32_t tcp_header(const Qualifiers& q, const Comparison& c) {
+  // Of TCP whose header is there as far as a field that `absent` would say is missing.
+  uint32_t tcp_header(const Qualifiers& q, const Comparison& c, uint8_t absent = FlowKey::kNoFlags) {
     if (q.protocol && *q.protocol != 6) return error(c.value, "only TCP has this field", "tcp");
-    return both(protocol_is(6), bits(FlowKey::kHasPorts, FlowKey::kHasPorts));
+    return both(protocol_is(6), bits(FlowKey::kHasPorts, FlowKey::kHasPorts | absent));
   }
 
   uint32_t tcp_option(const Qualifiers& q, const Comparison& c) {

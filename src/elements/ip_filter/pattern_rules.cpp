@@ -34,8 +34,8 @@ bool test_regions(const PatternStep& s, std::vector<AclRegion>& out) {
       if (r.dscp != 0) out.push_back(r);
       return true;
     case PatternSource::kBits:
-      for (uint32_t b = 0; b < 8; ++b) {
-        if (!holds(b)) r.bits &= static_cast<uint8_t>(~(1u << b));
+      for (size_t i = 0; i < AclRegion::kOccurring.size(); ++i) {
+        if (!holds(AclRegion::kOccurring[i])) r.bits &= ~(uint32_t{1} << i);
       }
       if (r.bits != 0) out.push_back(r);
       return true;

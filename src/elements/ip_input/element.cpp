@@ -19,6 +19,7 @@ class IpInput final : public StageElement<IpInputStage> {
     stage_.drop_multicast = arguments.get_bool("MULTICAST") ? 0 : 1;
     stage_.drop_link_broadcast = arguments.get_bool("LINK_BROADCAST") ? 0 : 1;
     stage_.trim_padding = arguments.get_bool("PADDING") ? 0 : 1;
+    stage_.drop_tiny_fragments = arguments.get_bool("TINY_FRAGMENTS") ? 0 : 1;
   }
 };
 
@@ -134,7 +135,10 @@ void register_ip_input(Registry& registry) {
       "RFC 8200), trims "
       "Ethernet padding, and sets the packet's key and destination. The data still starts with the Ethernet header. "
       "Multicast, packets "
-      "that came as link-layer broadcast, martians and source routes are bad here, unless an argument lets them pass.";
+      "that came as link-layer broadcast, martians and source routes are bad here, unless an argument lets them pass. "
+      "Tiny fragments (RFC 1858, RFC 3128) are dropped, whatever output 1 is connected to: first fragments of TCP "
+      "without the whole TCP header, those of other protocols without their ports or ICMP type and code, and "
+      "fragments of TCP with the offset 8.";
   input.arguments = {
       {.name = "MARTIANS",
        .kind = ArgumentKind::kBool,
@@ -160,6 +164,10 @@ void register_ip_input(Registry& registry) {
        .kind = ArgumentKind::kBool,
        .default_text = "false",
        .help = "keep what follows the IP packet in its frame"},
+      {.name = "TINY_FRAGMENTS",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "let fragments pass that do not hold the L4 header which access lists judge"},
   };
   input.outputs = {1, 2};
   input.output_docs = {"good packets", "bad packets"};
@@ -167,7 +175,8 @@ void register_ip_input(Registry& registry) {
   append(input.drops, kIpv4Drops);
   append(input.drops, {kIpv6Drops.begin() + 1, kIpv6Drops.end()});
   append(input.drops, {DropReason::kSourceRoute, DropReason::kMulticastDestination, DropReason::kLinkBroadcast,
-                       DropReason::kMartianSource, DropReason::kMartianDestination, DropReason::kNoHeadroom});
+                       DropReason::kMartianSource, DropReason::kMartianDestination, DropReason::kNoHeadroom,
+                       DropReason::kTinyFragment});
   input.example =
       "FromDump(in.pcap) -> IPInput -> ACL(TABLE edge) -> IPRoute(TABLE fib) -> DecIPTTL -> AdjacencyRewrite(TABLE "
       "adj) -> ToDump(out.pcap);";

@@ -92,6 +92,7 @@ struct IpInputStage {
   uint8_t drop_multicast = 1;
   uint8_t drop_link_broadcast = 1;
   uint8_t trim_padding = 1;
+  uint8_t drop_tiny_fragments = 1;
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
     Headers h;
@@ -107,8 +108,11 @@ struct IpInputStage {
       clear_headers(p);
       return fail(p, status != ParseStatus::kOk ? drop_reason(status) : DropReason::kNoHeadroom, 1);
     }
-    if ((h.flags &
-         (Headers::kIpMulticast | Headers::kLinkBroadcast | Headers::kLinkMulticast | Headers::kSourceRoute)) != 0) {
+    if ((h.flags & (Headers::kIpMulticast | Headers::kLinkBroadcast | Headers::kLinkMulticast | Headers::kSourceRoute |
+                    Headers::kTinyFragment)) != 0) {
+      // Never by output 1: an access list there would judge a header that is not whole.
+      if ((h.flags & Headers::kTinyFragment) != 0 && drop_tiny_fragments != 0)
+        return fail(p, DropReason::kTinyFragment);
       if ((h.flags & Headers::kSourceRoute) != 0 && drop_source_routes != 0)
         return fail(p, DropReason::kSourceRoute, 1);
       if ((h.flags & Headers::kIpMulticast) != 0 && drop_multicast != 0)

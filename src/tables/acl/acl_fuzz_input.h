@@ -62,7 +62,7 @@ inline AclRule rule_from(Bytes& in) {
   if ((shape & 64) != 0) {
     r.flags_mask = static_cast<uint16_t>(in.byte() << 8);
     r.flags = static_cast<uint16_t>(in.byte() << 8) & r.flags_mask;
-    r.bits_mask = in.byte() & 7;
+    r.bits_mask = in.byte() & 127;
     r.bits = in.byte() & r.bits_mask;
   }
   if ((shape & 128) != 0) {

@@ -83,7 +83,7 @@ inline AclRule random_rule(Random& random, uint8_t family = 0) {
   }
   if (chance(random, 8)) rule.dscp = static_cast<uint8_t>(below(random, 64));
   if (chance(random, 8)) {
-    rule.bits_mask = chance(random, 50) ? FlowKey::kFragment : FlowKey::kLaterFragment;
+    rule.bits_mask = static_cast<uint8_t>(1u << below(random, 7));
     rule.bits = chance(random, 50) ? rule.bits_mask : uint8_t{0};
   }
   if (chance(random, 8)) rule.needs_ports = true;
@@ -185,7 +185,7 @@ inline FlowKey random_key(Random& random) {
     key.dst_hi = random();
   }
   key.protocol = static_cast<uint8_t>(random());
-  key.bits = static_cast<uint8_t>(below(random, 8));
+  key.bits = static_cast<uint8_t>(chance(random, 80) ? below(random, 8) : below(random, 128));
   if ((key.bits & FlowKey::kHasPorts) != 0) {
     key.src_port = static_cast<uint16_t>(random());
     key.dst_port = static_cast<uint16_t>(random());
@@ -220,7 +220,8 @@ inline FlowKey key_in(const AclRule& rule, Random& random) {
   key.flags = mix(rule.flags, rule.flags_mask, key.flags);
   key.icmp = mix(rule.icmp, rule.icmp_mask, key.icmp);
   if (rule.dscp != AclRule::kAnyDscp) key.dscp = rule.dscp;
-  key.bits = mix(rule.bits, rule.bits_mask, static_cast<uint8_t>(key.bits | FlowKey::kHasPorts));
+  const AclMatchRule flat = flatten(rule, 1);
+  key.bits = mix(flat.bits, flat.bits_mask, static_cast<uint8_t>(key.bits | FlowKey::kHasPorts));
   return key;
 }
 

@@ -63,30 +63,112 @@ void each_cube(const std::array<uint64_t, 4>& set, unsigned from, unsigned size,
   each_cube(set, from + size / 2, size / 2, f);
 }
 
-// Calls f(value, mask) for few cubes over FlowKey::bits that make up the set, of the values that occur.
-template <typename F>
-void each_bits(uint8_t set, F&& f) {
-  uint8_t left = set & AclRegion::kBitsThatOccur;
-  while (left != 0) {
-    uint8_t best = 0, best_value = 0, best_mask = 0;
-    // Fewest tested bits first, so that of equal gains the shorter condition is taken.
-    for (const uint8_t mask : {0, 1, 2, 4, 3, 5, 6, 7}) {
-      for (uint8_t value = 0; value < 8; ++value) {
+// A set of values of FlowKey::bits by the bits that it tests.
+struct BitsCube {
+  uint8_t value, mask;
+  uint32_t set;
+};
+
+// Every different set, by its shortest condition; those with fewest tested bits first.
+std::vector<BitsCube> make_bits_cubes() {
+  constexpr unsigned kAll = FlowKey::kHasPorts | FlowKey::kFragment | FlowKey::kLaterFragment | FlowKey::kNoFlags |
+                            FlowKey::kNoIcmpType | FlowKey::kShortL4 | FlowKey::kAfterAh;
+  std::vector<BitsCube> cubes;
+  for (int tested = 0; tested <= std::popcount(kAll); ++tested) {
+    for (unsigned mask = 0; mask <= kAll; ++mask) {
+      if (std::popcount(mask) != tested) continue;
+      for (unsigned value = 0; value <= mask; ++value) {
         if ((value & ~mask) != 0) continue;
-        uint8_t cube = 0;
-        for (unsigned b = 0; b < 8; ++b) {
-          if ((b & mask) == value) cube = static_cast<uint8_t>(cube | 1u << b);
+        uint32_t set = 0;
+        for (size_t i = 0; i < AclRegion::kOccurring.size(); ++i) {
+          if ((AclRegion::kOccurring[i] & mask) == value) set |= uint32_t{1} << i;
         }
-        cube &= AclRegion::kBitsThatOccur;
-        if ((cube & ~set) != 0 || std::popcount(static_cast<uint8_t>(cube & left)) <= std::popcount(best)) continue;
-        best = cube & left;
-        best_value = value;
-        best_mask = mask;
+        if (set == 0 || std::ranges::any_of(cubes, [&](const BitsCube& c) { return c.set == set; })) continue;
+        cubes.push_back({static_cast<uint8_t>(value), static_cast<uint8_t>(mask), set});
       }
     }
-    f(best_value, best_mask);
-    left &= static_cast<uint8_t>(~best);
   }
+  return cubes;
+}
+
+// Few cubes that make up the set.
+std::vector<BitsCube> bits_cubes_of(uint32_t set) {
+  static const std::vector<BitsCube> all = make_bits_cubes();
+  std::vector<BitsCube> found;
+  for (uint32_t left = set; left != 0; left &= ~found.back().set) {
+    const BitsCube* best = nullptr;
+    int gain = 0;
+    // Of equal gains the shorter condition is taken.
+    for (const BitsCube& cube : all) {
+      if ((cube.set & ~set) != 0 || std::popcount(cube.set & left) <= gain) continue;
+      best = &cube;
+      gain = std::popcount(cube.set & left);
+    }
+    found.push_back(*best);
+  }
+  return found;
+}
+
+// Calls f(value, mask) for few cubes over FlowKey::bits that make up the set, of the values that occur.
+template <typename F>
+void each_bits(uint32_t set, F&& f) {
+  if (set == AclRegion::kBitsThatOccur) return f(uint8_t{0}, uint8_t{0});
+  // Rules of a list share few sets.
+  thread_local uint32_t last = 0;
+  thread_local std::vector<BitsCube> cubes;
+  if (last != set) cubes = bits_cubes_of(set);
+  last = set;
+  for (const BitsCube& cube : cubes) f(cube.value, cube.mask);
+}
+
+// The values of FlowKey::bits that have one of `absent`.
+uint32_t values_with(uint8_t absent) {
+  uint32_t set = 0;
+  for (size_t i = 0; i < AclRegion::kOccurring.size(); ++i) {
+    if ((AclRegion::kOccurring[i] & absent) != 0) set |= uint32_t{1} << i;
+  }
+  return set;
+}
+
+// Calls f with regions that make up `r`, each of which one rule can write as far as tests of TCP flags and ICMP are
+// concerned: a rule with such a test matches no packet without the field (flatten), a region does where the field is 0.
+template <typename F>
+void each_part(const AclRegion& r, F&& f) {
+  const uint32_t without = r.bits & values_with(absence_bits(r.flags.mask, r.icmp.mask));
+  if (without != r.bits) {
+    AclRegion part = r;
+    part.bits &= ~without;
+    f(part);
+  }
+  if (without == 0) return;
+  constexpr uint8_t kNoFlags = FlowKey::kNoFlags | FlowKey::kLaterFragment,
+                    kNoType = FlowKey::kNoIcmpType | FlowKey::kLaterFragment;
+  for (const bool no_flags : {false, true}) {
+    for (const bool no_type : {false, true}) {
+      AclRegion part = r;
+      part.bits = without & (no_flags ? values_with(kNoFlags) : ~values_with(kNoFlags)) &
+                  (no_type ? values_with(kNoType) : ~values_with(kNoType));
+      const unsigned zero =
+          (no_flags ? unsigned{r.flags.value} | (r.icmp.value & 0xffu) : 0u) | (no_type ? r.icmp.value & 0xff00u : 0u);
+      if (part.bits == 0 || zero != 0) continue;
+      if (no_flags) {
+        part.flags = {};
+        part.icmp.mask &= 0xff00;
+      }
+      if (no_type) part.icmp.mask &= 0x00ff;
+      f(part);
+    }
+  }
+}
+
+// each_bits of a part: what the tests of its fields say already is left out.
+template <typename F>
+void each_bits_of_part(const AclRegion& r, F&& f) {
+  const uint8_t said = absence_bits(r.flags.mask, r.icmp.mask);
+  each_bits(r.bits | values_with(said), [&](uint8_t value, uint8_t mask) {
+    const auto own = static_cast<uint8_t>(mask & ~(said & ~value));
+    f(value, own);
+  });
 }
 
 // The prefixes of a field of a rule; one of length 0 where it says nothing.
@@ -100,8 +182,8 @@ std::vector<IpPrefix> prefixes_of(const Addresses& field, uint8_t families) {
 }  // namespace
 
 void AclRegion::only_bits(uint8_t value, uint8_t mask) {
-  for (unsigned b = 0; b < 8; ++b) {
-    if (((b ^ value) & mask) != 0) bits &= static_cast<uint8_t>(~(1u << b));
+  for (size_t i = 0; i < kOccurring.size(); ++i) {
+    if (((kOccurring[i] ^ value) & mask) != 0) bits &= ~(uint32_t{1} << i);
   }
 }
 
@@ -165,12 +247,13 @@ bool contains(const AclRegion& outer, const AclRegion& inner) {
 
 bool contains(const AclRegion& r, const FlowKey& k) {
   const uint8_t family = k.family == 4 ? AclRegion::kIpv4 : k.family == 6 ? AclRegion::kIpv6 : 0;
-  return (r.families & family) != 0 && (r.bits >> (k.bits & 7) & 1) != 0 && (r.dscp >> (k.dscp & 63) & 1) != 0 &&
-         (r.protocols[k.protocol / 64] >> k.protocol % 64 & 1) != 0 && k.src_port >= r.src_port.low &&
-         k.src_port <= r.src_port.high && k.dst_port >= r.dst_port.low && k.dst_port <= r.dst_port.high &&
-         ((k.flags ^ r.flags.value) & r.flags.mask) == 0 && ((k.icmp ^ r.icmp.value) & r.icmp.mask) == 0 &&
-         r.src.low <= Address{k.src_hi, k.src_lo} && Address{k.src_hi, k.src_lo} <= r.src.high &&
-         r.dst.low <= Address{k.dst_hi, k.dst_lo} && Address{k.dst_hi, k.dst_lo} <= r.dst.high;
+  return (r.families & family) != 0 && (r.bits & AclRegion::bit_of(k.bits)) != 0 &&
+         (r.dscp >> (k.dscp & 63) & 1) != 0 && (r.protocols[k.protocol / 64] >> k.protocol % 64 & 1) != 0 &&
+         k.src_port >= r.src_port.low && k.src_port <= r.src_port.high && k.dst_port >= r.dst_port.low &&
+         k.dst_port <= r.dst_port.high && ((k.flags ^ r.flags.value) & r.flags.mask) == 0 &&
+         ((k.icmp ^ r.icmp.value) & r.icmp.mask) == 0 && r.src.low <= Address{k.src_hi, k.src_lo} &&
+         Address{k.src_hi, k.src_lo} <= r.src.high && r.dst.low <= Address{k.dst_hi, k.dst_lo} &&
+         Address{k.dst_hi, k.dst_lo} <= r.dst.high;
 }
 
 bool overlap(const AclRegion& a, const AclRegion& b) {
@@ -225,7 +308,7 @@ void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& ou
     rest.protocols = common->protocols;
   }
   if (rest.bits != common->bits) {
-    piece([&](AclRegion& p) { p.bits &= static_cast<uint8_t>(~common->bits); });
+    piece([&](AclRegion& p) { p.bits &= ~common->bits; });
     rest.bits = common->bits;
   }
   if (rest.dscp != common->dscp) {
@@ -451,7 +534,8 @@ FlowKey key_of(const AclRegion& r, uint64_t draw) {
   }
   k.flags = static_cast<uint16_t>(r.flags.value | (noise() & ~r.flags.mask));
   k.icmp = static_cast<uint16_t>(r.icmp.value | (noise() & ~r.icmp.mask));
-  k.bits = static_cast<uint8_t>(member([&](unsigned b) { return (r.bits >> b & 1) != 0; }, 8));
+  k.bits =
+      AclRegion::kOccurring[member([&](unsigned b) { return (r.bits >> b & 1) != 0; }, AclRegion::kOccurring.size())];
   k.dscp = static_cast<uint8_t>(member([&](unsigned d) { return (r.dscp >> d & 1) != 0; }, 64));
   k.protocol = static_cast<uint8_t>(member([&](unsigned p) { return (r.protocols[p / 64] >> p % 64 & 1) != 0; }, 256));
   return k;
@@ -481,12 +565,14 @@ std::vector<IpPrefix> prefixes_of_range(const IpAddress& low, const IpAddress& h
 size_t rule_count(const AclRegion& r) {
   size_t protocols = 0, bits = 0;
   each_cube(r.protocols, 0, 256, [&](uint8_t, uint8_t) { ++protocols; });
-  each_bits(r.bits, [&](uint8_t, uint8_t) { ++bits; });
+  each_part(r, [&](const AclRegion& part) { each_bits_of_part(part, [&](uint8_t, uint8_t) { ++bits; }); });
   return protocols * bits * (r.dscp == ~uint64_t{0} ? 1 : static_cast<size_t>(std::popcount(r.dscp))) *
          prefixes_of(r.src, r.families).size() * prefixes_of(r.dst, r.families).size();
 }
 
-void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>& out) {
+namespace {
+
+void append_part(const AclRegion& r, const AclRule& like, std::vector<AclRule>& out) {
   AclRule rule;
   rule.verb = like.verb;
   rule.mark = like.mark;
@@ -506,7 +592,7 @@ void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>&
   each_cube(r.protocols, 0, 256, [&](uint8_t protocol, uint8_t protocol_mask) {
     rule.protocol = protocol;
     rule.protocol_mask = protocol_mask;
-    each_bits(r.bits, [&](uint8_t bits, uint8_t mask) {
+    each_bits_of_part(r, [&](uint8_t bits, uint8_t mask) {
       rule.needs_ports = (bits & mask & FlowKey::kHasPorts) != 0;
       const auto own = static_cast<uint8_t>(rule.needs_ports ? mask & ~FlowKey::kHasPorts : mask);
       rule.bits_mask = own;
@@ -530,6 +616,12 @@ void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>&
       }
     });
   });
+}
+
+}  // namespace
+
+void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>& out) {
+  each_part(r, [&](const AclRegion& part) { append_part(part, like, out); });
 }
 
 }  // namespace sluice

@@ -1,8 +1,9 @@
 // Sets of keys as products of sets, one a field: what negations, chains and coverage of rules are worked out with.
 //
-// The keys that count are those of IPv4 and IPv6 with fragment bits that can occur together (a later fragment is a
-// fragment and has no ports). Everything else is taken as `matches` takes it: fields are independent, so a key that has
-// TCP flags without being TCP counts too. What holds for all of these keys holds for all packets. Host only.
+// The keys that count are those of IPv4 and IPv6 with bits that the parser sets together (a later fragment is a
+// fragment and has no ports), where TCP flags, ICMP type and code are 0 if the bits say that they are absent.
+// Everything else is taken as `matches` takes it: fields are independent, so a key that has TCP flags without being TCP
+// counts too. What holds for all of these keys holds for all packets. Host only.
 #pragma once
 
 #include <array>
@@ -21,8 +22,31 @@ namespace sluice {
 // one in by hand does so too.
 struct AclRegion {
   static constexpr uint8_t kIpv4 = 1, kIpv6 = 2;
-  // Which of the eight values of FlowKey::bits occur: 0, ports, fragment, fragment with ports, later fragment.
-  static constexpr uint8_t kBitsThatOccur = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 6;
+  // The values of FlowKey::bits that occur, 30 of 128: a later fragment, or the first one or none, with ports or
+  // without, whole or short; each behind an Authentication Header or not.
+  static constexpr std::array<uint8_t, 30> kOccurring = [] {
+    constexpr unsigned kPorts = FlowKey::kHasPorts, kNoFlags = FlowKey::kNoFlags, kShort = FlowKey::kShortL4;
+    std::array<uint8_t, 30> all{};
+    size_t n = 0;
+    for (const unsigned ah : {0u, unsigned{FlowKey::kAfterAh}}) {
+      for (const unsigned fragment : {0u, unsigned{FlowKey::kFragment}}) {
+        for (const unsigned l4 : {0u, kPorts, kShort, kShort | kPorts, kShort | kPorts | kNoFlags, kShort | kNoFlags,
+                                  kShort | kNoFlags | FlowKey::kNoIcmpType}) {
+          all[n++] = static_cast<uint8_t>(ah | fragment | l4);
+        }
+      }
+      all[n++] = static_cast<uint8_t>(ah | FlowKey::kFragment | FlowKey::kLaterFragment);
+    }
+    return all;
+  }();
+  static constexpr uint32_t kBitsThatOccur = (uint32_t{1} << kOccurring.size()) - 1;
+  // The bit of a value of FlowKey::bits in `bits`; 0 where it does not occur.
+  static constexpr uint32_t bit_of(uint8_t value) {
+    for (size_t i = 0; i < kOccurring.size(); ++i) {
+      if (kOccurring[i] == value) return uint32_t{1} << i;
+    }
+    return 0;
+  }
 
   struct Address {
     uint64_t hi = 0, lo = 0;  // FlowKey's form
@@ -42,7 +66,7 @@ struct AclRegion {
   };
 
   uint8_t families = kIpv4 | kIpv6;  // both only with all addresses
-  uint8_t bits = kBitsThatOccur;     // bit b: keys with FlowKey::bits == b
+  uint32_t bits = kBitsThatOccur;    // bit i: keys with FlowKey::bits == kOccurring[i]
   Addresses src, dst;
   Range src_port, dst_port;
   Cube flags, icmp;

@@ -13,8 +13,12 @@ using acl_test::Random;
 
 // A key that can occur, near the rules.
 FlowKey occurring(FlowKey key, Random& random) {
-  static constexpr uint8_t kBits[] = {0, 1, 2, 3, 6};
-  if ((AclRegion::kBitsThatOccur >> key.bits & 1) == 0) key.bits = kBits[below(random, 5)];
+  if (AclRegion::bit_of(key.bits) == 0) key.bits = AclRegion::kOccurring[below(random, AclRegion::kOccurring.size())];
+  if ((key.bits & (FlowKey::kNoFlags | FlowKey::kLaterFragment)) != 0) {
+    key.flags = 0;
+    key.icmp &= 0xff00;
+  }
+  if ((key.bits & (FlowKey::kNoIcmpType | FlowKey::kLaterFragment)) != 0) key.icmp &= 0x00ff;
   if (key.family == 0) key.family = 4;
   if (key.family == 4) {
     key.src_hi = key.dst_hi = 0;
@@ -129,12 +133,12 @@ TEST(AclRegion, WritesRulesThatMatchItsKeys) {
     }
     std::vector<FlowKey> keys{occurring(acl_test::random_key(random), random)};
     for (uint64_t draw = 0; draw < 6; ++draw) {
-      keys.push_back(key_of(region, draw));
+      keys.push_back(occurring(key_of(region, draw), random));
       keys.push_back(keys.back());
       keys.back().protocol = static_cast<uint8_t>(random());
       keys.push_back(keys[keys.size() - 2]);
       keys.back().dscp = static_cast<uint8_t>(below(random, 64));
-      keys.back().bits = static_cast<uint8_t>(below(random, 8));
+      keys.back().bits = static_cast<uint8_t>(below(random, 128));
       keys.back() = occurring(keys.back(), random);
     }
     for (const FlowKey& key : keys) {

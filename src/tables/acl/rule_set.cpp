@@ -55,6 +55,7 @@ AclMatchRule flatten(const AclRule& rule, uint32_t position) {
   }
   flat.bits_mask = rule.bits_mask;
   flat.bits = rule.bits & rule.bits_mask;
+  flat.bits_mask |= absence_bits(rule.flags_mask, rule.icmp_mask);
   if (rule.needs_ports) {
     flat.bits_mask |= FlowKey::kHasPorts;
     flat.bits |= FlowKey::kHasPorts;

@@ -106,7 +106,16 @@ SLUICE_HD bool matches(const AclMatchRule& rule, const FlowKey& key) {
          prefix_agrees(rule.dst_hi ^ key.dst_hi, rule.dst_lo ^ key.dst_lo, rule.dst_length);
 }
 
-// The flat form of `rule` at 1-based `position`. The rule must be valid (check_rule_set).
+// Bits of FlowKey::bits that are 0 in every key that has the fields that these masks test.
+SLUICE_HD uint8_t absence_bits(uint16_t flags_mask, uint16_t icmp_mask) {
+  unsigned bits = 0;
+  if (flags_mask != 0 || (icmp_mask & 0xff) != 0) bits |= FlowKey::kNoFlags | FlowKey::kLaterFragment;
+  if ((icmp_mask & 0xff00) != 0) bits |= FlowKey::kNoIcmpType | FlowKey::kLaterFragment;
+  return static_cast<uint8_t>(bits);
+}
+
+// The flat form of `rule` at 1-based `position`. The rule must be valid (check_rule_set). A test of TCP flags, ICMP
+// type or code is also one that the packet has them: absence_bits are tested, unless the rule itself tests them.
 AclMatchRule flatten(const AclRule& rule, uint32_t position);
 
 // Whether any key can tell the two apart: equal flat forms but for the position.

@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-inline constexpr uint32_t kAclLayoutVersion = 1;
+inline constexpr uint32_t kAclLayoutVersion = 2;  // 1: a test of flags or ICMP matched packets without
 
 struct AclCountHeader {
   uint64_t count;
