@@ -42,8 +42,9 @@ enum class ParseStatus : uint8_t {
   kIpv6BadExtensionHeader = 14,       // an extension header past the end of the packet, or hop-by-hop not first
   kIpv6TooManyExtensionHeaders = 15,  // more than kMaxIpv6ExtensionHeaders
   kIpv6RoutingType0 = 16,             // RFC 5095: type 0 routing header with segments left
+  kIpv6FragmentedHeaders = 17,        // RFC 7112: an extension header goes on behind a first fragment
 };
-inline constexpr unsigned kParseStatusCount = 17;
+inline constexpr unsigned kParseStatusCount = 18;
 
 // Lower-case words with '-' between them, such as "ipv4-bad-checksum"; "unknown" past the last.
 inline const char* to_string(ParseStatus status) {
@@ -82,6 +83,8 @@ inline const char* to_string(ParseStatus status) {
       return "ipv6-too-many-extension-headers";
     case ParseStatus::kIpv6RoutingType0:
       return "ipv6-routing-type-0";
+    case ParseStatus::kIpv6FragmentedHeaders:
+      return "ipv6-fragmented-headers";
   }
   return "unknown";
 }
@@ -305,7 +308,9 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
     if (count == kMaxIpv6ExtensionHeaders) return ParseStatus::kIpv6TooManyExtensionHeaders;
     // RFC 8200 section 4.1: hop-by-hop options only right after the IPv6 header.
     if (next == kIpv6HopByHop && count != 0) return ParseStatus::kIpv6BadExtensionHeader;
-    if (end - at < 8) return ParseStatus::kIpv6BadExtensionHeader;
+    const ParseStatus past_the_end =
+        (bits & FlowKey::kFragment) != 0 ? ParseStatus::kIpv6FragmentedHeaders : ParseStatus::kIpv6BadExtensionHeader;
+    if (end - at < 8) return past_the_end;
     if (captured < at + 8) return ParseStatus::kCapturedTooShort;
     flags |= Headers::kExtensionHeaders;
     const uint8_t* header = frame + at;
@@ -321,7 +326,7 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
       if ((offset_more & 1) != 0) bits |= FlowKey::kFragment;  // neither: an atomic fragment, RFC 6946
     } else {
       bytes = next == kIpv6Authentication ? (header[1] + 2u) * 4 : (header[1] + 1u) * 8;
-      if (bytes > end - at) return ParseStatus::kIpv6BadExtensionHeader;
+      if (bytes > end - at) return past_the_end;
       if (next == kIpv6HopByHop) flags |= Headers::kHopByHop;
       if (next == kIpv6Authentication) bits |= FlowKey::kAfterAh;
       if (next == kIpv6Routing && header[2] == 0 && header[3] != 0) {

@@ -172,7 +172,9 @@ class Parser {
     for (int count = 0; next == 0 || next == 43 || next == 44 || next == 51 || next == 60; ++count) {
       if (count == 8) return ParseStatus::kIpv6TooManyExtensionHeaders;
       if (next == 0 && count > 0) return ParseStatus::kIpv6BadExtensionHeader;
-      if (at + 8 > end) return ParseStatus::kIpv6BadExtensionHeader;
+      const bool fragment = found_.key.bits % 4 / 2 == 1;
+      const ParseStatus past = fragment ? ParseStatus::kIpv6FragmentedHeaders : ParseStatus::kIpv6BadExtensionHeader;
+      if (at + 8 > end) return past;
       const std::vector<unsigned> start = bytes(at, 8);
       found_.flags |= Headers::kExtensionHeaders;
       uint64_t length = 8;
@@ -196,7 +198,7 @@ class Parser {
           length = (start[1] + 1) * 8;
           break;
       }
-      if (at + length > end) return ParseStatus::kIpv6BadExtensionHeader;
+      if (at + length > end) return past;
       if (next == 0) found_.flags |= Headers::kHopByHop;
       if (next == 43 && start[2] == 0 && start[3] > 0) return ParseStatus::kIpv6RoutingType0;
       next = start[0];

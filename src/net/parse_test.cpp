@@ -362,6 +362,17 @@ TEST(Parse, ATcpFragmentWithTheOffset8IsTiny) {
   }
 }
 
+TEST(Parse, Rfc7112AFirstFragmentHoldsAllHeaders) {
+  const auto cut = [](uint16_t payload) {
+    return parse(tcp6(kA6, kB6).fragment(0, true).destination_options(3).payload_length(payload).build()).status;
+  };
+  EXPECT_EQ(cut(8 + 7), ParseStatus::kIpv6FragmentedHeaders);
+  EXPECT_EQ(cut(8 + 8), ParseStatus::kIpv6FragmentedHeaders);
+  EXPECT_EQ(cut(8 + 24), ParseStatus::kOk);
+  EXPECT_EQ(parse(tcp6(kA6, kB6).destination_options(3).payload_length(8).build()).status,
+            ParseStatus::kIpv6BadExtensionHeader);
+}
+
 TEST(Parse, AnAuthenticationHeaderOfIpv6LeavesItsBit) {
   EXPECT_EQ(parse(tcp6(kA6, kB6).authentication().build()).headers.key.bits, FlowKey::kHasPorts | FlowKey::kAfterAh);
   EXPECT_EQ(parse(tcp6(kA6, kB6).authentication().fragment(16, true).payload(24).build()).headers.key.bits,

@@ -138,7 +138,9 @@ void register_ip_input(Registry& registry) {
       "that came as link-layer broadcast, martians and source routes are bad here, unless an argument lets them pass. "
       "Tiny fragments (RFC 1858, RFC 3128) are dropped, whatever output 1 is connected to: first fragments of TCP "
       "without the whole TCP header, those of other protocols without their ports or ICMP type and code, and "
-      "fragments of TCP with the offset 8.";
+      "fragments of TCP with the offset 8, and first fragments of IPv6 that do not hold all extension headers (RFC "
+      "7112). "
+      "So are packets with more tags or extension headers than are read.";
   input.arguments = {
       {.name = "MARTIANS",
        .kind = ArgumentKind::kBool,

@@ -47,6 +47,8 @@ SLUICE_HD DropReason drop_reason(ParseStatus status) {
       return DropReason::kIpv6TooManyExtensionHeaders;
     case ParseStatus::kIpv6RoutingType0:
       return DropReason::kIpv6RoutingType0;
+    case ParseStatus::kIpv6FragmentedHeaders:
+      return DropReason::kTinyFragment;
   }
   return DropReason::kNotIp;
 }
@@ -100,13 +102,21 @@ struct IpInputStage {
     return judge(p, h, status);
   }
 
+  // Packets that a host takes although the parser has not read their headers: they are no good behind output 1 either,
+  // where an access list would judge them by its default.
+  SLUICE_HD bool is_unread(ParseStatus status) const {
+    return status == ParseStatus::kTooManyVlans || status == ParseStatus::kIpv6TooManyExtensionHeaders ||
+           (status == ParseStatus::kIpv6FragmentedHeaders && drop_tiny_fragments != 0);
+  }
+
   SLUICE_HD uint8_t judge(Packet& p, const Headers& h, ParseStatus status) const {
     p.ether_type = h.ether_type;
     p.vlan_count = h.vlan_count;
     p.vlan_tci = h.vlan_tci;
     if (status != ParseStatus::kOk || !take_headers(h, p.data, p, trim_padding != 0)) {
       clear_headers(p);
-      return fail(p, status != ParseStatus::kOk ? drop_reason(status) : DropReason::kNoHeadroom, 1);
+      return fail(p, status != ParseStatus::kOk ? drop_reason(status) : DropReason::kNoHeadroom,
+                  is_unread(status) ? kDropOutput : uint8_t{1});
     }
     if ((h.flags & (Headers::kIpMulticast | Headers::kLinkBroadcast | Headers::kLinkMulticast | Headers::kSourceRoute |
                     Headers::kTinyFragment)) != 0) {
