@@ -180,8 +180,10 @@ class Rfc894 : public RfcTest {};
 class Rfc1191 : public RfcTest {};
 class Rfc1624 : public RfcTest {};
 class Rfc1812 : public RfcTest {};
+class Rfc1858 : public RfcTest {};
 class Rfc2474 : public RfcTest {};
 class Rfc2644 : public RfcTest {};
+class Rfc3128 : public RfcTest {};
 class Rfc3168 : public RfcTest {};
 class Rfc3927 : public RfcTest {};
 class Rfc4291 : public RfcTest {};
@@ -189,6 +191,7 @@ class Rfc4443 : public RfcTest {};
 class Rfc5095 : public RfcTest {};
 class Rfc6864 : public RfcTest {};
 class Rfc6946 : public RfcTest {};
+class Rfc7112 : public RfcTest {};
 class Rfc7126 : public RfcTest {};
 class Rfc8200 : public RfcTest {};
 
@@ -602,6 +605,26 @@ TEST_F(Rfc6864, S4_DfIsNeverClearedAndIdsAreKept) {
 
 TEST_F(Rfc6946, S4_AtomicFragmentsAreForwarded) {
   passes(to6(kWide6).fragment(0, false), sent(to6(kWide6).fragment(0, false).ttl(63)));
+}
+
+// RFC 1858, RFC 3128, RFC 7112 ---------------------------------------------------------------------------------------
+
+TEST_F(Rfc1858, S3_TinyFirstFragmentsAreDropped) {
+  const auto first = [](uint16_t bytes) {
+    return tcp4(kHost, kWide).payload(32).fragment(0, true).total_length(static_cast<uint16_t>(20 + bytes));
+  };
+  vanishes({first(8), first(16)}, kTinyFragment);
+  EXPECT_EQ(forward({first(24).build()}).out.size(), 1u);
+}
+
+TEST_F(Rfc3128, S3_FragmentsThatReplaceTcpFlagsAreDropped) {
+  vanishes({tcp4(kHost, kWide).payload(32).fragment(8, false), tcp6(kHost6, kWide6).payload(32).fragment(8, true)},
+           kTinyFragment);
+  EXPECT_EQ(forward({tcp4(kHost, kWide).payload(32).fragment(16, false).build()}).out.size(), 1u);
+}
+
+TEST_F(Rfc7112, S5_FirstFragmentsWithoutAllHeadersAreDropped) {
+  vanishes({to6(kWide6).fragment(0, true).destination_options(3).payload_length(16)}, kTinyFragment);
 }
 
 // RFC 7126 -----------------------------------------------------------------------------------------------------------
