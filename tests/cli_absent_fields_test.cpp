@@ -147,7 +147,7 @@ TEST_F(CliAbsentFieldsTest, NoRuleMatchesWhatIsNotThereAndNoTinyFragmentPasses) 
       const auto found = verdicts(fmt::format("--acl x.acl --default {}", deny ? "permit" : "deny"));
       for (size_t i = 0; i < specs_.size(); ++i) {
         const bool matches = rule.matches(specs_[i]);
-        const char* const want = specs_[i].tiny()  ? "drop tiny-fragment"
+        const char* const want = specs_[i].tiny()  ? "deny tiny-fragment"
                                  : matches != deny ? "permit"
                                  : matches         ? "deny acl-deny"
                                                    : "deny acl-no-match";
@@ -160,13 +160,13 @@ TEST_F(CliAbsentFieldsTest, NoRuleMatchesWhatIsNotThereAndNoTinyFragmentPasses) 
 TEST_F(CliAbsentFieldsTest, ARouterAndADeviceDropTheSame) {
   write("x.acl", "deny tcp from any to any port 22\npermit from any to any\n");
   write("rib", "0.0.0.0/0 core\n::/0 core\n");
-  for (const char* options : {"", " --workers 2 --batch 7", " --packet-scheduler", " --device emu --watchdog 20000",
+  for (const char* options : {"", " --workers 2 --batch 7", " --device emu --watchdog 20000",
                               " --device emu --records frame --watchdog 20000"}) {
     SCOPED_TRACE(options);
     const auto found = verdicts(std::string("--acl x.acl --routes rib") + options);
     for (size_t i = 0; i < specs_.size(); ++i) {
       const Spec& s = specs_[i];
-      EXPECT_EQ(found[i], s.tiny()               ? "drop tiny-fragment"
+      EXPECT_EQ(found[i], s.tiny()               ? "deny tiny-fragment"
                           : s.tcp() && s.ports() ? "deny acl-deny"
                                                  : "forward")
           << s.text();
@@ -200,7 +200,7 @@ TEST_F(CliAbsentFieldsTest, PacketsWhoseHeadersAreNotReadGetNoDefault) {
   write("x.acl", "deny tcp from any to any port 22\n");
   EXPECT_EQ(
       verdicts("--acl x.acl --default permit"),
-      (std::vector<std::string>{"drop ipv6-too-many-extension-headers", "drop too-many-vlans", "drop tiny-fragment"}));
+      (std::vector<std::string>{"drop ipv6-too-many-extension-headers", "drop too-many-vlans", "deny tiny-fragment"}));
 }
 
 TEST_F(CliAbsentFieldsTest, AhIsARuleForBothFamilies) {

@@ -51,7 +51,8 @@ void Verdicts::look_at(const Snapshot& snapshot) {
 void Verdicts::write_line(const PacketEnd& packet) {
   const PacketFate& fate = packet.fate;
   const bool left = fate.reason == DropReason::kNone;
-  const bool denied = fate.reason == DropReason::kAclDeny || fate.reason == DropReason::kAclNoMatch;
+  const bool denied = fate.reason == DropReason::kAclDeny || fate.reason == DropReason::kAclNoMatch ||
+                      fate.reason == DropReason::kTinyFragment;
   const char* verdict = left ? (routes_ ? "forward" : "permit") : denied ? "deny" : "drop";
   text_.clear();
   fmt::format_to(std::back_inserter(text_), "{}\t{}\t{}\t{}\t", packet.number, verdict,

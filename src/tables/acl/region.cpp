@@ -91,8 +91,8 @@ std::vector<BitsCube> make_bits_cubes() {
   return cubes;
 }
 
-// Few cubes that make up the set.
-std::vector<BitsCube> bits_cubes_of(uint32_t set) {
+// Few cubes that have all of `set` and nothing but that and `also`.
+std::vector<BitsCube> bits_cubes_of(uint32_t set, uint32_t also) {
   static const std::vector<BitsCube> all = make_bits_cubes();
   std::vector<BitsCube> found;
   for (uint32_t left = set; left != 0; left &= ~found.back().set) {
@@ -100,25 +100,13 @@ std::vector<BitsCube> bits_cubes_of(uint32_t set) {
     int gain = 0;
     // Of equal gains the shorter condition is taken.
     for (const BitsCube& cube : all) {
-      if ((cube.set & ~set) != 0 || std::popcount(cube.set & left) <= gain) continue;
+      if ((cube.set & ~(set | also)) != 0 || std::popcount(cube.set & left) <= gain) continue;
       best = &cube;
       gain = std::popcount(cube.set & left);
     }
     found.push_back(*best);
   }
   return found;
-}
-
-// Calls f(value, mask) for few cubes over FlowKey::bits that make up the set, of the values that occur.
-template <typename F>
-void each_bits(uint32_t set, F&& f) {
-  if (set == AclRegion::kBitsThatOccur) return f(uint8_t{0}, uint8_t{0});
-  // Rules of a list share few sets.
-  thread_local uint32_t last = 0;
-  thread_local std::vector<BitsCube> cubes;
-  if (last != set) cubes = bits_cubes_of(set);
-  last = set;
-  for (const BitsCube& cube : cubes) f(cube.value, cube.mask);
 }
 
 // The values of FlowKey::bits that have one of `absent`.
@@ -161,14 +149,20 @@ void each_part(const AclRegion& r, F&& f) {
   }
 }
 
-// each_bits of a part: what the tests of its fields say already is left out.
+// Calls f(value, mask) for few conditions on FlowKey::bits that make up those of a part. What the tests of its fields
+// say already is left out.
 template <typename F>
-void each_bits_of_part(const AclRegion& r, F&& f) {
+void each_bits(const AclRegion& r, F&& f) {
+  if (r.bits == AclRegion::kBitsThatOccur) return f(uint8_t{0}, uint8_t{0});
   const uint8_t said = absence_bits(r.flags.mask, r.icmp.mask);
-  each_bits(r.bits | values_with(said), [&](uint8_t value, uint8_t mask) {
-    const auto own = static_cast<uint8_t>(mask & ~(said & ~value));
-    f(value, own);
-  });
+  // Rules of a list share few sets.
+  thread_local uint32_t last = 0;
+  thread_local uint8_t last_said = 0;
+  thread_local std::vector<BitsCube> cubes;
+  if (last != r.bits || last_said != said) cubes = bits_cubes_of(r.bits, values_with(said));
+  last = r.bits;
+  last_said = said;
+  for (const BitsCube& cube : cubes) f(cube.value, static_cast<uint8_t>(cube.mask & ~(said & ~cube.value)));
 }
 
 // The prefixes of a field of a rule; one of length 0 where it says nothing.
@@ -565,7 +559,7 @@ std::vector<IpPrefix> prefixes_of_range(const IpAddress& low, const IpAddress& h
 size_t rule_count(const AclRegion& r) {
   size_t protocols = 0, bits = 0;
   each_cube(r.protocols, 0, 256, [&](uint8_t, uint8_t) { ++protocols; });
-  each_part(r, [&](const AclRegion& part) { each_bits_of_part(part, [&](uint8_t, uint8_t) { ++bits; }); });
+  each_part(r, [&](const AclRegion& part) { each_bits(part, [&](uint8_t, uint8_t) { ++bits; }); });
   return protocols * bits * (r.dscp == ~uint64_t{0} ? 1 : static_cast<size_t>(std::popcount(r.dscp))) *
          prefixes_of(r.src, r.families).size() * prefixes_of(r.dst, r.families).size();
 }
@@ -592,7 +586,7 @@ void append_part(const AclRegion& r, const AclRule& like, std::vector<AclRule>& 
   each_cube(r.protocols, 0, 256, [&](uint8_t protocol, uint8_t protocol_mask) {
     rule.protocol = protocol;
     rule.protocol_mask = protocol_mask;
-    each_bits_of_part(r, [&](uint8_t bits, uint8_t mask) {
+    each_bits(r, [&](uint8_t bits, uint8_t mask) {
       rule.needs_ports = (bits & mask & FlowKey::kHasPorts) != 0;
       const auto own = static_cast<uint8_t>(rule.needs_ports ? mask & ~FlowKey::kHasPorts : mask);
       rule.bits_mask = own;
