@@ -83,7 +83,7 @@ TEST_F(CliErrorsTest, WhatIsWrongWithAnOptionIsASentence) {
   says("gen rules --shape x", "--shape: 'x' is not one of acl, fw, ipc", "gen rules");
   says("gen rules --format native", "--format needs --like", "gen rules");
   says("gen rules --like rules --shape fw", "--shape and --like cannot be given together", "gen rules");
-  says("run --in a --limit few", "--limit: 'few' is not a valid number", "run");
+  says("run --in a --limit few", "--limit: 'few' is not a number from 0 to 18446744073709551615", "run");
   says("run --in a --max-memory 3foo", "--max-memory: 'foo' is not a unit of size; write KiB, MiB or GiB", "run");
   says("run --in a -o xml", "--output: 'xml' is not one of table, json", "run");
 }

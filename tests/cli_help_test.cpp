@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <sstream>
 
 #include "tests/testing/run_sluice.h"
 
@@ -45,6 +47,60 @@ TEST_F(CliHelpTest, HelpOfACommandIsThatOfItsOption) {
   EXPECT_NE(wrong.err.find("'rum' is not a command of 'sluice'"), std::string::npos) << wrong.err;
   EXPECT_NE(wrong.err.find("did you mean 'run'?"), std::string::npos) << wrong.err;
   EXPECT_EQ(sluice("help bench rout").code, 2);
+}
+
+// CLI11 takes -1 for 2^64 - 1, 010 for 8 and 0x10 for 16: a limit that was mistyped would be none. Every option and
+// every argument that is a number, of every command, takes decimal numbers that fit alone.
+TEST_F(CliHelpTest, NumbersAreDecimalAndFit) {
+  const std::vector<std::string> others = {
+      "99999999999999999999999999", "+5", " 5", "5 ", "5,-1", "x", "1.5.2", "nan", "inf", ""};
+  std::map<std::string, std::vector<std::string>> wrong;  // of each command, what is behind its name
+  std::string command;
+  std::set<std::string> options;
+  for (const std::string& line : sluice("reference").lines()) {
+    if (line.starts_with("## sluice ")) command = line.substr(10);
+    // "  --limit N   Stop ...", "  --workers N:INT in [1 - 256]=1", "  packets N:UINT in [1 - 1000] REQUIRED".
+    if (!line.starts_with("  ") || line.size() < 4 || line[2] == ' ') continue;
+    std::istringstream words(line);
+    std::string name, type;
+    words >> name >> type;
+    const bool fraction = line.find(":FLOAT in [") != std::string::npos;
+    const bool whole = line.find("INT in [") != std::string::npos || type == "N" || type.starts_with("N=");
+    if ((!whole && !fraction) || !options.insert(command + " " + name).second) continue;
+    name = name.substr(0, name.find(','));
+    // An argument that begins with '-' is an option that is not there.
+    const std::string given = name.starts_with('-') ? name + "=" : "";
+    for (const std::string& value : {std::string("-1"), std::string("18446744073709551616"),
+                                     std::string(fraction ? "0x1p" : "0x10"), others[options.size() % others.size()]})
+      wrong[command].push_back("'" + given + value + "'");
+    if (whole) wrong[command].push_back("'" + given + "1e3'");
+    if (!given.empty()) wrong[command].push_back(name + " -1");
+  }
+  EXPECT_GT(options.size(), 150u);
+  for (const auto& [name, all] : wrong) {
+    std::string script;
+    for (const std::string& one : all)
+      script += "\"$SLUICE\" " + name + " " + one + " > said 2>&1 < /dev/null; echo \"$? " + one + "\"\n";
+    write("all.sh", script);
+    const auto lines = shell("sh all.sh").lines();
+    EXPECT_EQ(lines.size(), all.size()) << name;
+    for (const std::string& line : lines) EXPECT_EQ(line.substr(0, 2), "2 ") << name << ": " << line;
+  }
+
+  EXPECT_EQ(sluice("gen rules -q --count 010 --out - | grep -c .").out, "10\n");
+  EXPECT_EQ(sluice("gen traffic -q --packets 020 --out in.pcap").code, 0);
+  EXPECT_EQ(sluice("run --in in.pcap --batch 1 --limit 010 -o json").json()["packets_in"], 10);
+  EXPECT_NE(sluice("run --in in.pcap --limit -1").err.find("--limit: '-1' is not a number from 0 to"),
+            std::string::npos);
+  EXPECT_NE(sluice("trace add 0x10").err.find("N: '0x10' is not a number from 1 to 1000"), std::string::npos);
+  write("sluice.toml", "in = \"in.pcap\"\nlimit = -1\n");
+  const Said file = sluice("run --config sluice.toml");
+  EXPECT_EQ(file.code, 1);
+  EXPECT_NE(file.err.find("'limit': '-1' is not a number"), std::string::npos) << file.err;
+  // Sizes with a unit.
+  for (const char* size : {"-1", "+5", "1e3", "0x10", "5 foo", "1.5GiB", "16777216TiB", "18446744073709551616", "''"})
+    EXPECT_EQ(sluice(std::string("run --in in.pcap --max-memory=") + size).code, 2) << size;
+  EXPECT_EQ(sluice("run -q --in in.pcap --control s --max-memory '08 GB'").code, 0);
 }
 
 // Sixty options in one list are read by nobody.

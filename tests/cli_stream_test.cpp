@@ -203,6 +203,61 @@ TEST_F(CliStreamTest, OtherLinkTypesKeepTheirHeaders) {
   }
 }
 
+std::string pcapng_block(uint32_t type, const std::string& body) {
+  const std::string padded = body + std::string((4 - body.size() % 4) % 4, '\0');
+  const auto length = le32(static_cast<uint32_t>(padded.size() + 12));
+  return le32(type) + length + padded + length;
+}
+std::string pcapng_section() {
+  return pcapng_block(0x0a0d0d0a, le32(0x1a2b3c4d) + le32(1) + le32(~0u) + le32(~0u));
+}
+std::string pcapng_interface(uint32_t link, uint32_t snaplen) {
+  return pcapng_block(1, le32(link) + le32(snaplen));
+}
+std::string pcapng_packet(uint32_t interface, const std::string& frame, uint32_t second) {
+  const uint64_t us = uint64_t{second} * 1'000'000;
+  const auto bytes = le32(static_cast<uint32_t>(frame.size()));
+  return pcapng_block(6, le32(interface) + le32(static_cast<uint32_t>(us >> 32)) + le32(static_cast<uint32_t>(us)) +
+                             bytes + bytes + frame);
+}
+
+// A merged capture is read as its parts are: with one link type it keeps the headers, with several Ethernet leaves.
+TEST_F(CliStreamTest, InterfacesOfACaptureMayDiffer) {
+  write("pass.click", "FromDump(in.pcapng) -> IPInput(LINK_BROADCAST true) -> ToDump(out.pcap);");
+  for (const LinkKind& link : links()) {
+    std::string same = pcapng_section() + pcapng_interface(link.type, 20), mixed = same;
+    for (uint8_t i = 1; i <= 40; ++i) {
+      const std::string frame = i % 2 != 0 ? link.own4 + ipv4(i) : link.own6 + ipv6(i);
+      same += pcapng_packet(0, frame, i);
+      mixed += pcapng_packet(0, frame, i);
+      if (i == 20) {
+        same += pcapng_section() + pcapng_interface(link.type, 0);
+        mixed += pcapng_interface(1, 96);
+      }
+      if (i > 20) mixed += pcapng_packet(1, ethernet(ipv4(i)), i);
+    }
+    write("in.pcapng", same);
+    ASSERT_EQ(sluice("run -q pass.click").code, 0) << link.type;
+    EXPECT_EQ(read("out.pcap") == capture_of(link), true) << link.type;
+
+    write("in.pcapng", mixed);
+    std::string wanted;
+    for (const char* way : {"", " --workers 2", " --packet-scheduler", " --priorities", " --device emu"}) {
+      const Said said = sluice(std::string("run pass.click -o json") + way);
+      ASSERT_EQ(said.code, 0) << link.type << way << said.err;
+      EXPECT_EQ(said.json()["packets_out"].get<uint64_t>(), 60u) << link.type << way << said.out;
+      const std::string out = read("out.pcap");
+      ASSERT_GE(out.size(), 24u);
+      EXPECT_EQ(out[20], 1) << link.type << way;
+      if (wanted.empty()) wanted = out;
+      EXPECT_EQ(out == wanted, true) << link.type << way;
+    }
+    const Said sent = sluice("send in.pcapng --out lo");
+    EXPECT_EQ(sent.code, link.type == 1 ? sent.code : 1) << sent.err;
+    EXPECT_NE(sent.err.find(link.type == 1 ? "" : "have no Ethernet headers"), std::string::npos) << sent.err;
+  }
+}
+
 // Where an element writes them, what leaves is Ethernet.
 TEST_F(CliStreamTest, WhatIsRewrittenLeavesAsEthernet) {
   write("rib", "0.0.0.0/0 a\n::/0 a\n");
@@ -258,6 +313,43 @@ TEST_F(CliStreamTest, ScapyReadsTheSame) {
     if (link.type == 9 && link.own6.size() == 1) continue;
     EXPECT_EQ(said.code, 0) << link.type << said.err;
   }
+}
+
+// A capture on the sending host shows packets before the NIC cut them: their IP length is 0.
+TEST_F(CliStreamTest, LengthsThatWereLeftToTheNicAreTheFrames) {
+  const auto left = [](std::string frame) {
+    frame[16] = frame[17] = 0;  // the total length; the checksum is wrong then
+    return frame;
+  };
+  std::string whole = pcap_header(1), offloaded = whole;
+  for (uint8_t i = 1; i <= 100; ++i) {
+    const std::string frame = ethernet(ipv4(i));
+    whole += record(frame, i);
+    offloaded += record(i % 3 == 0 ? frame : left(frame), i);
+  }
+  write("in.pcap", offloaded);
+  write("strict.click", "FromDump(in.pcap) -> IPInput(CHECKSUM false) -> ToDump(out.pcap);");
+  for (const char* graph : {"strict.click", "--acl all.acl --in in.pcap --out out.pcap"}) {
+    const Said without = sluice(std::string("run -o json ") + graph);
+    ASSERT_EQ(without.code, 0) << without.err;
+    EXPECT_EQ(without.json()["packets_out"], 33);
+    const auto drops = without.json()["drops"];
+    EXPECT_EQ(drops[graph[0] == 's' ? "ipv4-bad-total-length" : "acl-no-match"], 67) << without.out;
+  }
+  for (const char* way : {"", " --workers 2", " --batch 7", " --priorities", " --device emu"}) {
+    const Said said = sluice(std::string("run --acl all.acl --in in.pcap --tso --out out.pcap -o json") + way);
+    ASSERT_EQ(said.code, 0) << way << said.err;
+    EXPECT_EQ(read("out.pcap") == whole, true) << way << said.out;
+  }
+  EXPECT_EQ(sluice("run --acl all.acl --in in.pcap --tso --repeat --limit 1000 -o json").json()["packets_out"], 1000);
+  for (const char* source : {"FromDump(in.pcap, TSO true)", "FromMemory(in.pcap, TSO true)"}) {
+    write("tso.click", std::string(source) + " -> IPInput -> Queue(200) -> Unqueue -> ToDump(out.pcap);");
+    ASSERT_EQ(sluice("run -q tso.click").code, 0) << source;
+    EXPECT_EQ(read("out.pcap") == whole, true) << source;
+  }
+  EXPECT_EQ(sluice("run tso.click --tso").code, 2);
+  // The reason of the drop names the option.
+  EXPECT_NE(sluice("elements -o json").out.find("0 by TSO: run --tso"), std::string::npos);
 }
 
 TEST_F(CliStreamTest, OthersAreNamedByTheirNumber) {

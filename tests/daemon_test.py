@@ -18,6 +18,51 @@ SLUICE = str(pathlib.Path(sys.argv.pop(1)).resolve())
 LIMIT_S = 60
 
 
+def wrong_metrics(text):
+    """What the rules of `promtool check metrics` find in a page of metrics: names, HELP, TYPE, base units, suffixes and labels."""
+    other_units = {"nanoseconds", "microseconds", "milliseconds", "minutes", "hours", "days", "kilobytes", "megabytes", "gigabytes", "kibibytes",
+                   "mebibytes", "bits", "percent", "celsius", "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "kib", "mib", "gib", "pct"}
+    wrong, types, helps, seen = [], {}, set(), set()
+    at = None
+    for line in text.splitlines():
+        if comment := re.fullmatch(r"# (HELP|TYPE) ([a-z][a-z0-9_]*) (.+)", line):
+            what, at, said = comment.groups()
+            if at in (helps if what == "HELP" else types):
+                wrong.append(f"{at}: a second {what}")
+            if what == "HELP":
+                helps.add(at)
+            else:
+                types[at] = said
+            continue
+        sample = re.fullmatch(r"([a-z][a-z0-9_]*)(?:\{(.*)\})? (-?[0-9.]+(?:e[+-]?[0-9]+)?)", line)
+        if not sample:
+            wrong.append(f"no line of the format: {line}")
+            continue
+        name, labels, _ = sample.groups()
+        if line.rsplit(" ", 1)[0] in seen:
+            wrong.append(f"given twice: {line}")
+        seen.add(line.rsplit(" ", 1)[0])
+        if name != at:
+            wrong.append(f"{name}: its lines do not stand together behind its HELP and TYPE")
+        if "quantile=" in (labels or "") and types.get(name) != "summary":
+            wrong.append(f"{name}: a quantile, and no summary")
+    for name, kind in types.items():
+        parts = name.split("_")
+        if name not in helps:
+            wrong.append(f"{name}: without HELP")
+        if kind not in ("counter", "gauge", "summary"):
+            wrong.append(f"{name}: of type {kind}")
+        if (kind == "counter") != name.endswith("_total"):
+            wrong.append(f"{name}: counters, and they alone, end in _total")
+        if re.search(r"_(count|sum|bucket|info_total)$", name):
+            wrong.append(f"{name}: ends as a part of a histogram does")
+        if set(parts) & other_units:
+            wrong.append(f"{name}: is not in a base unit")
+        if set(parts) & {"counter", "gauge", "summary", "histogram"}:
+            wrong.append(f"{name}: has its type in its name")
+    return wrong + [f"{name}: without TYPE" for name in helps - set(types)]
+
+
 class Daemon(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -86,6 +131,10 @@ class Daemon(unittest.TestCase):
             self.assertRegex(line, r'^(# (HELP|TYPE) sluice_\w+ .+|sluice_\w+(\{(\w+="([^"\\]|\\.)*",?)+\})? [0-9.e+-]+)$')
         self.assertIn("sluice_packets_in_total ", metrics)
         self.assertIn('reason="acl-deny"', metrics)
+        self.assertEqual(wrong_metrics(metrics), [])
+        # The same times as in the report, in seconds.
+        seconds = {float(s) for s in re.findall(r"^sluice_latency_seconds\{.*\} (\S+)$", metrics, re.M)}
+        self.assertTrue(0 < max(seconds) < LIMIT_S, seconds)
         page = self.get(url + "/")
         self.assertTrue(page.startswith("<!doctype html>") and page.rstrip().endswith("</html>"))
         self.assertNotRegex(page, r'(src|href)="(?!data:)')
@@ -655,13 +704,14 @@ class Daemon(unittest.TestCase):
         self.assertEqual({v["name"] for v in board["templating"]["list"]}, {"datasource", "job", "instance"})
         names = lambda metrics: set(re.findall(r"^(sluice_\w+)[{ ]", metrics, re.M))
         # Packets that wait in a queue are only where there is one.
-        self.write("queue.click", "FromDump(in.pcap) -> Queue(1000) -> RatedUnqueue(1) -> Discard;\n")
+        self.write("queue.click", "FromDump(in.pcap) -> t :: Tee; t[0] -> Queue(1000) -> Idle; t[1] -> Discard;\n")
         self.write("sluice.toml", 'graph = "queue.click"\nwait = true\n')
         url = self.start("--http", "127.0.0.1:0")
         end = time.monotonic() + LIMIT_S
         given = set()
         while "sluice_packets_queued" not in given and time.monotonic() < end:
-            given = names(self.get(url + "/metrics"))
+            waits = self.get(url + "/metrics")
+            given = names(waits)
             time.sleep(0.05)
         self.assertIn("sluice_packets_queued", given)
         # Ports are in a namespace of the test's own, where it scrapes as well.
@@ -687,6 +737,7 @@ class Daemon(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr + (self.folder / "live.err").read_text())
         live = names(done.stdout)
         self.assertIn("sluice_port_up", live)
+        self.assertEqual(wrong_metrics(waits) + wrong_metrics(done.stdout.rstrip("\n")), [])
         self.assertEqual(asked - given - live, set())
         # And what there is is shown.
         self.assertEqual((given | live) - asked, set())

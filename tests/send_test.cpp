@@ -80,6 +80,47 @@ TEST_F(SendTest, EveryPacketArrivesOnceWholeAndInOrder) {
   }
 }
 
+// A frame longer than the MTU does not leave, and is not counted as if it had.
+TEST_F(SendTest, WhatIsRefusedIsNotSent) {
+  if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
+  auto near = NetNamespace::create(), far = NetNamespace::create();
+  ASSERT_TRUE(near.ok() && far.ok());
+  ASSERT_TRUE(NetNamespace::veth(*near, "g0", *far, "s0", 1).ok());
+  auto writer = CaptureWriter::create(path("in.pcap"));
+  ASSERT_TRUE(writer.ok());
+  uint64_t bytes = 0;
+  for (const uint32_t payload : {100u, 1472u, 1473u, 18u, 3000u}) {
+    const Bytes frame = udp4("10.1.0.1", "10.1.0.2").ports(1000, 7).payload(std::vector<uint8_t>(payload, 7)).build();
+    const auto length = static_cast<uint32_t>(frame.size());
+    if (payload <= 1472) bytes += length;
+    ASSERT_TRUE(writer->append(FrameHeader{length, length, 1}, frame.data()));
+  }
+  ASSERT_TRUE(writer->commit().ok());
+  for (const char* how : {"--method af_packet", "--method pcap", "--method af_xdp", ""}) {
+    SCOPED_TRACE(how);
+    for (const bool json : {true, false}) {
+      Said said;
+      {
+        const auto inside = near->enter();
+        said = sluice("send in.pcap --out g0 " + std::string(how) + (json ? " -o json" : ""));
+      }
+      if (said.code == 4) break;  // this method is not here
+      EXPECT_EQ(said.code, 3) << said.out << said.err;
+      EXPECT_NE(said.err.find("2 packets did not leave g0"), std::string::npos) << said.err;
+      if (!json) {
+        EXPECT_EQ(said.out.rfind("sent   3 packets, 1.7 KiB", 0), 0u) << said.out;
+        EXPECT_NE(said.out.find("\nlost   2 packets"), std::string::npos) << said.out;
+        continue;
+      }
+      const auto report = said.json();
+      EXPECT_EQ(report["packets"], 3);
+      EXPECT_EQ(report["bytes"], bytes);
+      EXPECT_EQ(report["failed"], 2);
+      EXPECT_DOUBLE_EQ(report["packets_per_second"].get<double>() * report["seconds"].get<double>(), 3);
+    }
+  }
+}
+
 TEST_F(SendTest, WhatCannotBeSentIsAnErrorThatSaysWhy) {
   (void)capture(1, "in.pcap");
   ASSERT_TRUE(CaptureWriter::create(path("empty.pcap"))->commit().ok());

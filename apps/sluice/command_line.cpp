@@ -1,11 +1,71 @@
 // host only
 #include "command_line.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace sluice::app {
+namespace {
+
+// The check that each option with a number has; a range takes its place.
+constexpr const char* kNumber = "number";
+
+// Decimal numbers alone, and never another one than is written: CLI11 takes 010 for 8 and -1 for 2^64 - 1.
+template <typename T>
+CLI::Validator number(T low, T high, std::string description = {}) {
+  const auto read = [low, high](std::string& text) -> std::string {
+    T value{};
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    bool good = error == std::errc() && stop == end && value >= low && value <= high;
+    if constexpr (std::is_floating_point_v<T>) {
+      good = good && std::isfinite(value);
+      if (!good && low == std::numeric_limits<T>::lowest()) return fmt::format("'{}' is not a number", text);
+    } else if (good) {
+      text = std::to_string(value);
+    }
+    return good ? std::string() : fmt::format("'{}' is not a number from {} to {}", text, low, high);
+  };
+  return {read, std::move(description), kNumber};
+}
+
+template <typename T>
+struct NumberOf {
+  using Type = T;
+};
+template <typename T>
+struct NumberOf<std::vector<T>> {
+  using Type = T;
+};
+
+// "64KiB" as "65536". What is no number and a unit is left to number().
+std::string read_size(std::string& text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0 || digits == text.size()) return {};
+  const std::string unit = text.substr(std::min(text.find_first_not_of(' ', digits), text.size()));
+  std::string word = unit;
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const size_t power = word == "b" ? 0 : std::string_view("kmgtpe").find(word.empty() ? ' ' : word[0]) + 1;
+  const std::string_view rest = power == 0 ? std::string_view() : std::string_view(word).substr(1);
+  if (power > 6 || (word != "b" && power == 0) || (!rest.empty() && rest != "b" && rest != "ib"))
+    return fmt::format("'{}' is not a unit of size; write KiB, MiB or GiB", unit);
+  uint64_t bytes = 0;
+  if (std::from_chars(text.data(), text.data() + digits, bytes).ec != std::errc() ||
+      bytes > std::numeric_limits<uint64_t>::max() >> (10 * power))
+    return fmt::format("'{}' is not a number of bytes below 2^64", text);
+  text = std::to_string(bytes << (10 * power));
+  return {};
+}
+
+}  // namespace
 
 Option& Option::type_name(const std::string& name) {
   option_->type_name(name);
@@ -15,7 +75,8 @@ Option& Option::check(const Range& range) {
   std::visit(
       [&](auto low) {
         using T = decltype(low);
-        option_->check(CLI::Range(low, std::get<T>(range.high)));
+        const T high = std::get<T>(range.high);
+        *option_->get_validator(kNumber) = number<T>(low, high, CLI::Range(low, high).get_description());
       },
       range.low);
   return *this;
@@ -29,7 +90,7 @@ Option& Option::check(std::function<std::string(const std::string&)> wrong) {
   return *this;
 }
 Option& Option::as_size() {
-  option_->transform(CLI::AsSizeValue(false));
+  option_->transform(CLI::Validator(read_size, "SIZE [b, kb(=1024b), ...]"));
   return *this;
 }
 Option& Option::capture_default_str() {
@@ -68,7 +129,11 @@ void Option::excludes_one(const char* name) {
 
 template <typename T>
 Option Command::add_option(const std::string& name, T& value, const std::string& help) {
-  return Option(app_->add_option(name, value, help));
+  CLI::Option* const option = app_->add_option(name, value, help);
+  using Number = typename NumberOf<T>::Type;
+  if constexpr (std::is_arithmetic_v<Number>)
+    option->transform(number<Number>(std::numeric_limits<Number>::lowest(), std::numeric_limits<Number>::max()));
+  return Option(option);
 }
 Option Command::add_flag(const std::string& name, bool& value, const std::string& help) {
   return Option(app_->add_flag(name, value, help));

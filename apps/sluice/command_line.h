@@ -16,7 +16,7 @@ class Option;
 
 namespace sluice::app {
 
-// A number has to lie in [low, high].
+// A number has to lie in [low, high]; of an option whose value is one.
 struct Range {
   template <typename T>
   Range(T least, T most) : low(least), high(most) {}
@@ -83,7 +83,7 @@ class Command {
   CLI::App& app() const { return *app_; }
 
   // `value`: std::string (or an optional one), bool, int, unsigned, uint64_t, double, or a vector of one of them; it
-  // outlives the command line.
+  // outlives the command line. Numbers are decimal; what does not fit is an error.
   template <typename T>
   Option add_option(const std::string& name, T& value, const std::string& help);
   Option add_flag(const std::string& name, bool& value, const std::string& help);

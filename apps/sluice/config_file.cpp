@@ -138,7 +138,9 @@ class ConfigFile {
     if (found == nullptr) {
       std::vector<std::string> names = {"graph"};
       for (const CLI::Option* one : command_.get_options()) {
-        for (const std::string& word : one->get_lnames()) names.push_back(word);
+        for (const std::string& word : one->get_lnames()) {
+          if (std::ranges::none_of(kRefused, [&](const auto& r) { return r.first == word; })) names.push_back(word);
+        }
       }
       const std::string near = closest_match(name, names);
       return wrong(key.source(), fmt::format("'{}' is not an option of 'sluice run'", name),

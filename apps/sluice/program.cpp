@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -40,6 +42,7 @@ void print_failure(const Failure& failure) {
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
@@ -83,19 +86,15 @@ std::string sentence_of(CLI::App& app, const CLI::ParseError& error) {
   const auto has = [&text](std::string_view words) { return text.find(words) != std::string::npos; };
   const auto named = [&app](const std::string& name) {
     const CLI::Option* option = app.get_option_no_throw(name);
-    return option == nullptr || !option->get_positional() ? name : before(option->get_type_name(), "...");
+    // Behind the colon stands the range.
+    return option == nullptr || !option->get_positional() ? name : before(before(option->get_type_name(), "..."), ":");
   };
   if (text.ends_with(" is required")) return named(before(text, " is required")) + " is missing";
   if (has(" requires ")) return fmt::format("{} needs {}", before(text, " requires "), behind(text, " requires "));
   if (has(" excludes "))
     return fmt::format("{} and {} cannot be given together", before(text, " excludes "), behind(text, " excludes "));
-  if (has("Could not convert: ")) {
-    const std::string name = before(behind(text, "Could not convert: "), " = "), value = behind(text, " = ");
-    const CLI::Option* option = app.get_option_no_throw(name);
-    if (option != nullptr && option->get_items_expected_max() == 0) return name + " takes no value";
-    return fmt::format("{}: '{}' is not a valid {}", name, value,
-                       option == nullptr || option->get_type_name() == "N" ? "number" : option->get_type_name());
-  }
+  // Of what is no flag all values have their own checks.
+  if (has("Could not convert: ")) return before(behind(text, "Could not convert: "), " = ") + " takes no value";
   const std::string name = named(before(text, ": ")), said = behind(text, ": ");
   if (has(": At Most ")) {
     const bool once = has(": At Most 1 required");
@@ -104,20 +103,13 @@ std::string sentence_of(CLI::App& app, const CLI::ParseError& error) {
                               before(behind(said, "At Most "), " "), behind(said, "received "));
   }
   if (has(" required ") && text.ends_with(" missing"))
-    return fmt::format("{} needs a value: {}", name, before(behind(said, " required "), " missing"));
-  if (said.starts_with("Value ") && has(" not in range ")) {
-    std::string range = behind(said, " not in range ");
-    for (size_t at = range.find(".000000"); at != std::string::npos; at = range.find(".000000")) range.erase(at, 7);
-    return fmt::format("{}: '{}' is not a number from {}", name, before(behind(said, "Value "), " not in"), range);
-  }
+    return fmt::format("{} needs a value: {}", name, before(before(behind(said, " required "), " missing"), ":"));
   if (said.ends_with("}") && has(" not in {")) {
     std::string words = before(behind(said, " not in {"), "}");
     for (size_t at = words.find(','); at != std::string::npos; at = words.find(',', at + 2)) words.insert(at + 1, " ");
     return fmt::format("{}: '{}' is not one of {}", name, before(said, " not in {"), words);
   }
-  if (has(" unit not recognized"))
-    return fmt::format("{}: '{}' is not a unit of size; write KiB, MiB or GiB", name, before(said, " unit not"));
-  return text;
+  return said.empty() ? text : fmt::format("{}: {}", name, said);
 }
 
 // A wrong command line: what is wrong, the nearest right word, and where to read more.
@@ -293,12 +285,32 @@ void keep_standard_descriptors() {
   }
 }
 
+// Stacks are as large as on the machines where this program is tested, whatever the limit is that it was started with
+// (ulimit -s): that of this thread as far as it may raise its limit, and those that other threads get.
+void keep_stacks() {
+  constexpr rlim_t kStack = rlim_t{8} << 20;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < kStack && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = std::min(kStack, limit.rlim_max);
+    (void)::setrlimit(RLIMIT_STACK, &limit);
+  }
+  pthread_attr_t threads;
+  if (::pthread_attr_init(&threads) != 0) return;
+  size_t bytes = 0;
+  if (::pthread_attr_getstacksize(&threads, &bytes) == 0 && bytes < kStack &&
+      ::pthread_attr_setstacksize(&threads, kStack) == 0)
+    (void)::pthread_setattr_default_np(&threads);
+  ::pthread_attr_destroy(&threads);
+}
+
 }  // namespace
 
 void prepare_process() {
   keep_standard_descriptors();
-  // A closed pipe is an error of write(), as any other is.
+  keep_stacks();
+  // A closed pipe is an error of write(), as any other is, and so is a file that would be larger than its limit.
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   std::set_terminate(&end_of_program);
 }
 

@@ -34,6 +34,9 @@ void add_run_options(Command sub, RunFlags& o) {
                  "repeated")
       ->type_name("PCAP|IF")
       ->take_all();
+  sub.add_flag(
+      "--tso", o.tso,
+      "Captures of --in: an IP length of 0, which packets have that a NIC was to cut (TSO), is that of the frame");
   sub.add_option(
          "--out", o.out,
          "Capture to write, or live port to send by, as for --in; PORT=... for one output port, may be repeated "
@@ -80,7 +83,7 @@ void add_running_options(Command sub, RunFlags& o) {
 
 void group_run_options(Command sub) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> groups = {
-      {"Input and output", {"--in", "--out", "--map", "--verdicts", "--dropped", "--limit", "--repeat"}},
+      {"Input and output", {"--in", "--out", "--map", "--tso", "--verdicts", "--dropped", "--limit", "--repeat"}},
       {"Tables",
        {"--acl", "--format", "--default", "--tiny-fragments", "--routes", "--adjacencies", "--algorithm",
         "--route-algorithm", "--icmp-errors", "--icmp-denied"}},
@@ -116,6 +119,8 @@ void check_run_options(const RunFlags& o, const std::string& file) {
   if (!standard && o.live.repeat)
     fail(Exit::kUsage, "--repeat is for the standard graph",
          fmt::format("write FromMemory(FILE, LIMIT N) in '{}'", file));
+  if (!standard && o.tso)
+    fail(Exit::kUsage, "--tso is for the standard graph", fmt::format("write FromDump(FILE, TSO true) in '{}'", file));
   if (!o.icmp.empty() && o.routes.empty())
     fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
   if (!o.priorities.on) return;

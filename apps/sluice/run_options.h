@@ -28,7 +28,7 @@ struct RunFlags {
   std::vector<std::string> in, out;
   DeviceFlags device;
   bool icmp_denied = false, tiny_fragments = false, print_graph = false, print_plan = false, simulated = false,
-       one_by_one = false;
+       one_by_one = false, tso = false;
   unsigned workers = 1;
   uint32_t batch = 256;  // not asked for: GraphRun::run_graph has others for files, and for frames to a GPU
   uint64_t limit = 0;

@@ -136,6 +136,7 @@ StandardGraph standard_graph_of(const RunFlags& o, const RunEnds& ends) {
   if (o.live.repeat) g.limit = o.limit != 0 ? o.limit : kForEver;
   g.permit_by_default = o.policy == "permit";
   g.tiny_fragments = o.tiny_fragments;
+  g.tso = o.tso;
   for (const RunEnds::Out& out : ends.out) {
     if (out.device) g.out_devices.emplace(out.file, out.device->send);
     if (out.port) {

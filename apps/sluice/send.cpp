@@ -2,6 +2,7 @@
 // sluice send: the packets of a capture out of an interface.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "app.h"
@@ -28,14 +29,17 @@ FrameStore read_frames(const std::string& file, uint64_t& cut) {
   InputSet inputs = open_inputs({{"FILE", file}});
   auto reader = CaptureReader::open(need(take_input(&inputs, file), Exit::kIo));
   if (!reader) fail(Exit::kBadInput, std::move(reader).error());
-  if (reader->link() != LinkType::kEthernet) {
-    fail(Exit::kBadInput, fmt::format("{}: its packets have no Ethernet headers", file),
+  const auto ethernet = [&](LinkType link) {
+    if (link == LinkType::kEthernet) return;
+    fail(Exit::kBadInput, fmt::format("{}: its packets have no Ethernet headers: {}", file, to_string(link)),
          "let 'sluice run' write ones: a configuration with EtherEncap, to a capture that is sent then");
-  }
+  };
+  ethernet(reader->link());
   FrameStore frames;
   for (CapturedFrame frame;;) {
     stop_if_interrupted();
     if (!need(reader->next(frame))) break;
+    ethernet(reader->frame_link());
     if (!frames.add(frame, frame.data)) fail(Exit::kIo, frames.error());
     cut += frame.captured < frame.wire_bytes ? 1 : 0;
   }
@@ -56,6 +60,7 @@ Exit send(const SendFlags& flags) {
     warn(fmt::format("{}: {} cut when captured; what there is of them is sent", flags.file,
                      cut == 1 ? "1 packet was" : with_commas(cut) + " packets were"));
   }
+  const EndsInOrder in_order;
   PortOptions how = port_options(flags.out, flags.method);
   FrameShape shape = shape_for_mtu(mtu_of_interface(how.name));
   shape.chunks = 4096;
@@ -69,13 +74,15 @@ Exit send(const SendFlags& flags) {
   progress.clear();
   const TxCounters counters = queue->counters();
   const PortFacts facts = port->facts();
+  // What left: the port also takes packets that the kernel or the NIC then refuses.
+  const uint64_t packets = counters.packets - std::min(counters.packets, report.in_flight);
   const double seconds = static_cast<double>(report.elapsed_ns) / 1e9;
-  const double pps = seconds > 0 ? static_cast<double>(report.packets) / seconds : 0;
-  const double bps = seconds > 0 ? static_cast<double>(report.bytes) * 8 / seconds : 0;
+  const double pps = seconds > 0 ? static_cast<double>(packets) / seconds : 0;
+  const double bps = seconds > 0 ? static_cast<double>(counters.bytes) * 8 / seconds : 0;
   const uint64_t lost = counters.failed + report.in_flight;
   if (json_output()) {
-    print_json({{"packets", report.packets},
-                {"bytes", report.bytes},
+    print_json({{"packets", packets},
+                {"bytes", counters.bytes},
                 {"seconds", seconds},
                 {"packets_per_second", pps},
                 {"bits_per_second", bps},
@@ -92,9 +99,10 @@ Exit send(const SendFlags& flags) {
                   {"up", facts.up}}}});
   } else {
     std::string text = fmt::format("sent   {}, {} in {}: {}, {:.3g} Mbit/s\nport   {} ({}{}{}){}\n",
-                                   counted(report.packets, "packet"), human_bytes(static_cast<double>(report.bytes)),
+                                   counted(packets, "packet"), human_bytes(static_cast<double>(counters.bytes)),
                                    human_seconds(seconds), human_rate(pps, "packets"), bps / 1e6, facts.name,
                                    facts.method, facts.mode.empty() ? "" : ", ", facts.mode, facts.up ? "" : ", down");
+    if (lost != 0) text += fmt::format("lost   {}: refused, or not gone a second later\n", counted(lost, "packet"));
     if (report.full != 0)
       text += fmt::format("full   {}: the port took fewer packets than it was given, and got them again\n",
                           counted(report.full, "time"));

@@ -81,8 +81,8 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     t += fmt::format("{} :: {};\n", sources.back(), what);
   };
   const auto add_capture = [&](const std::string& path) {
-    add_source(fmt::format("{}({}{})", g.in_memory ? "FromMemory" : "FromDump", quote(path),
-                           g.limit != 0 ? fmt::format(", LIMIT {}", g.limit) : ""));
+    add_source(fmt::format("{}({}{}{})", g.in_memory ? "FromMemory" : "FromDump", quote(path),
+                           g.limit != 0 ? fmt::format(", LIMIT {}", g.limit) : "", g.tso ? ", TSO true" : ""));
   };
   if (!g.in.empty()) add_capture(g.in);
   for (const std::string& path : g.more_in) add_capture(path);

@@ -27,6 +27,7 @@ struct StandardGraph {
   std::vector<std::string> more_in;     // captures that take turns with it
   std::vector<std::string> in_devices;  // live ports: what FromDevice stands with
   bool in_memory = false;               // the capture is loaded before the run
+  bool tso = false;                     // lengths that IP headers of captures do not say are filled in
   uint64_t limit = 0;                   // packets from memory; 0: once through the capture
   std::string out;                      // packets of all ports, or of those that port_out does not name
   std::vector<std::pair<uint16_t, std::string>> port_out;

@@ -128,13 +128,13 @@ std::string prometheus_text(const Json& r) {
     for (const auto& [reason, n] : e.at("drops").items()) m.add(n, {{"element", word(e, "name")}, {"reason", reason}});
   }
   for (const auto& [name, field, help] :
-       {std::tuple{"latency_nanoseconds", "latency_ns", "Latency by quantile, since the run began."},
-        {"wait_nanoseconds", "wait_ns", "Time of batches before a worker, by quantile."},
-        {"through_nanoseconds", "through_ns", "Time of packets from coming in to leaving, by quantile."}}) {
+       {std::tuple{"latency_seconds", "latency_ns", "Latency by quantile, since the run began."},
+        {"wait_seconds", "wait_ns", "Time of batches before a worker, by quantile."},
+        {"through_seconds", "through_ns", "Time of packets from coming in to leaving, by quantile."}}) {
     if (!r.contains(field)) continue;
-    m.begin(name, "gauge", help);
+    m.begin(name, "summary", help);
     for (const auto& [key, quantile] : {std::pair{"p50", "0.5"}, {"p99", "0.99"}, {"p999", "0.999"}, {"max", "1"}}) {
-      if (r.at(field).contains(key)) m.add(r.at(field).at(key), {{"quantile", quantile}});
+      if (r.at(field).contains(key)) m.add(r.at(field).at(key).get<double>() / 1e9, {{"quantile", quantile}});
     }
   }
   m.begin("table_entries", "gauge", "Rules, routes or next hops of a table.");

@@ -2,8 +2,11 @@
 // fields, patterns, routes, names, scripts. What is wrong with the language itself is in graph/click/click_errors_test.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "elements/register_all.h"
 #include "graph/click/syntax.h"
@@ -430,6 +433,50 @@ TEST_P(WrongGraphTest, IsRefusedWithExactlyThisMessage) {
 
 INSTANTIATE_TEST_SUITE_P(Elements, WrongGraphTest, ::testing::ValuesIn(kWrongGraphs),
                          [](const auto& param) { return std::string(param.param.name); });
+
+// Each class is misspelled in every way in one configuration, so that the unknown names are near one another as well.
+TEST(WrongGraphs, WhatIsSuggestedExists) {
+  Registry registry;
+  register_elements(registry);
+  ParseOptions options;
+  options.known_classes = registry.names();
+  std::vector<std::string> names = registry.names();
+  names.insert(names.end(), {"SetIPChecksum", "SetUDPChecksum", "Mine"});
+  std::vector<std::string> wrong;
+  for (const std::string& name : names) {
+    for (size_t at = 0; at < name.size(); ++at) {
+      std::string one = name, other = name, third = name;
+      wrong.push_back(one.erase(at, 1));
+      wrong.push_back(other.insert(at, 1, name[at]));
+      if (at != 0) {
+        std::swap(third[at], third[at - 1]);
+        wrong.push_back(third);
+      }
+    }
+  }
+  std::erase_if(wrong, [&](const std::string& w) { return registry.find(w) != nullptr || w.empty(); });
+  std::string before;
+  size_t suggested = 0;
+  // Some at a time: only so many errors are told.
+  for (size_t at = 0; at < wrong.size(); at += 8) {
+    std::string text = "elementclass Mine { -> }\nmine :: Mine;\n";
+    for (size_t i = at; i < std::min(at + 8, wrong.size()); ++i) {
+      // As an element without a declaration, and as a class.
+      text += "Idle -> " + wrong[i] + " -> Discard;\nIdle -> " + wrong[i] + "(1) -> Discard;\n";
+    }
+    const auto graph = parse_click(text, "test.click", options);
+    ASSERT_FALSE(graph.ok());
+    for (const Diagnostic& d : graph.error().diagnostics) {
+      const std::string mean = "did you mean '";
+      if (!d.suggestion.starts_with(mean)) continue;
+      const std::string meant = d.suggestion.substr(mean.size(), d.suggestion.find('\'', mean.size()) - mean.size());
+      ++suggested;
+      EXPECT_TRUE(registry.find(meant) != nullptr || meant == "Mine" || meant == "mine")
+          << d.message << ": " << d.suggestion;
+    }
+  }
+  EXPECT_GT(suggested, wrong.size() / 2);
+}
 
 TEST(WrongGraphs, AtLeastSixtyAreHeld) {
   EXPECT_GE(std::size(kWrongGraphs), 60u);

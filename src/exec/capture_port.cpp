@@ -170,7 +170,7 @@ class CaptureSink final : public PacketSink {
   }
   Result<void> flush() override { return writer_.flush(); }
   Result<void> settle() override { return writer_.settle(); }
-  Result<void> commit(Ending ending) override { return writer_.commit(ending); }
+  AtomicFile* file() override { return &writer_.file(); }
   std::string path_of(Ending ending) const override { return writer_.path_of(ending); }
 
  private:
@@ -196,6 +196,7 @@ Result<std::unique_ptr<BatchSource>> open_capture_source(const PortSpec& spec, I
   if (!file) return std::move(file).error();
   auto reader = CaptureReader::open(std::move(*file));
   if (!reader) return std::move(reader).error();
+  reader->fill_lengths(spec.fills_lengths);
   return std::unique_ptr<BatchSource>(std::make_unique<CaptureSource>(std::move(*reader), spec.start, spec.limit));
 }
 

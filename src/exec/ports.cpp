@@ -181,13 +181,13 @@ struct PackedFrames {
   }
 };
 
-Result<std::shared_ptr<const PackedFrames>> FrameCache::get(const std::string& path, InputSet* inputs) {
+Result<std::shared_ptr<const PackedFrames>> FrameCache::get(const PortSpec& spec, InputSet* inputs) {
   const std::lock_guard lock(mutex_);
-  auto& held = frames_[path];
+  auto& held = frames_[{spec.path, spec.fills_lengths}];
   if (held == nullptr) {
-    auto file = take_input(inputs, path);
+    auto file = take_input(inputs, spec.path);
     if (!file) return std::move(file).error();
-    auto store = FrameStore::load(std::move(*file));
+    auto store = FrameStore::load(std::move(*file), {.fills_lengths = spec.fills_lengths});
     if (!store) return std::move(store).error();
     auto packed = PackedFrames::of(*store);
     if (!packed) return std::move(packed).error();
@@ -386,7 +386,6 @@ class MemorySink final : public PacketSink {
     written = records.size();
     return {};
   }
-  Result<void> commit(Ending) override { return {}; }
   std::string path_of(Ending) const override { return {}; }
 };
 
@@ -397,23 +396,12 @@ std::string place_of(const PacketSink* sink, const std::string& path, Ending end
   return sink->path_of(ending);
 }
 
-Result<void> end_outputs(std::span<PacketSink* const> sinks, Ending ending) {
-  Result<void> result;
-  for (PacketSink* sink : sinks) {
-    if (sink != nullptr && result.ok()) result = sink->settle();
-  }
-  for (PacketSink* sink : sinks) {
-    if (sink != nullptr && result.ok()) result = sink->commit(ending);
-  }
-  return result;
-}
-
 Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache, InputSet* inputs) {
   switch (spec.type) {
     case PortSpec::Type::kCapture:
       return open_capture_source(spec, inputs);
     case PortSpec::Type::kMemory: {
-      auto frames = cache.get(spec.path, inputs);
+      auto frames = cache.get(spec, inputs);
       if (!frames) return std::move(frames).error();
       return std::unique_ptr<BatchSource>(std::make_unique<MemorySource>(std::move(*frames), spec.limit));
     }

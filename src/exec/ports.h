@@ -144,18 +144,16 @@ class PacketSink {
   virtual void kick() {}
   // Lets a reader of the output have what was written so far, where it is read while it is written.
   virtual Result<void> flush() { return {}; }
-  // As those of AtomicFile: the output is on the disk; it appears. Without `commit` nothing is left behind.
+  // What was written is on the disk, or has left.
   virtual Result<void> settle() { return {}; }
-  virtual Result<void> commit(Ending ending) = 0;
+  // The file that is to appear at the end of the run; nullptr: none. Without AtomicFile::commit nothing is left behind.
+  virtual AtomicFile* file() { return nullptr; }
   // Where an ending leaves the output; empty where there is none.
   virtual std::string path_of(Ending ending) const = 0;
 };
 
 // `path`, or where the output of that path is after such an ending. nullptr: there is none.
 std::string place_of(const PacketSink* sink, const std::string& path, Ending ending);
-// Ends the outputs of a run: none appears before all are on the disk. nullptr: none. Errors: the first; what has not
-// appeared by then does not.
-Result<void> end_outputs(std::span<PacketSink* const> sinks, Ending ending);
 
 class InputSet;
 struct PackedFrames;
@@ -165,11 +163,11 @@ struct PackedFrames;
 class FrameCache {
  public:
   // Errors: the capture cannot be read, or does not fit memory.
-  Result<std::shared_ptr<const PackedFrames>> get(const std::string& path, InputSet* inputs = nullptr);
+  Result<std::shared_ptr<const PackedFrames>> get(const PortSpec& spec, InputSet* inputs = nullptr);
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const PackedFrames>> frames_;
+  std::map<std::pair<std::string, bool>, std::shared_ptr<const PackedFrames>> frames_;
 };
 
 // What `inputs` holds of its path is taken from there.

@@ -78,6 +78,8 @@ struct StageTraits {
   // Where in the frame it reads or writes (as `reads` and `writes` say), if the packet does not decide that: counted
   // from the packet's first byte as the stage finds it. Nothing: `frame` says all there is. A stage type's kFrameBytes.
   std::optional<ByteRanges> bytes = std::nullopt;
+  // Devices have code for its stage type on keys alone (elements/record_needs.h), whatever this element reads.
+  bool on_keys = false;
 };
 
 // A table that an element declares, to be loaded before the graph starts.
@@ -106,6 +108,7 @@ struct PortSpec {
   uint64_t start = 0;             // capture: packets to skip first
   uint32_t burst = 0;             // generator: packets a batch; 0: the executor's batch size
   bool stop_when_done = false;    // packet scheduler: the end of this source asks the run to stop
+  bool fills_lengths = false;     // capture, memory: lengths that IP headers do not say are filled in
   struct Device {
     std::string name;     // of the interface
     std::string method;   // af_xdp, ...; empty: the fastest that works

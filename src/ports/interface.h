@@ -57,9 +57,9 @@ unsigned queues_of_interface(const std::string& name);
 // Bytes of an IP packet that an interface takes; 0: there is no such interface.
 uint32_t mtu_of_interface(const std::string& name);
 
-// The largest frame of an interface with this MTU: with an Ethernet header and two VLAN tags.
-inline constexpr uint32_t frame_bytes(uint32_t mtu) {
-  return mtu + 14 + 8;
+// The largest frame of an interface with this MTU: with an Ethernet header and VLAN tags.
+inline constexpr uint32_t frame_bytes(uint32_t mtu, uint32_t vlan_tags = 2) {
+  return mtu + 14 + 4 * vlan_tags;
 }
 
 // Chunks for frames of interfaces with this MTU; of the default size where it is smaller, or larger than jumbo frames

@@ -6,6 +6,9 @@
 
 #include "net/bytes.h"
 #include "net/checksum.h"
+#include "net/ipv4.h"
+#include "net/ipv6.h"
+#include "net/link.h"
 #include "net/parse.h"
 
 namespace sluice {
@@ -59,6 +62,26 @@ void complete_checksum_if_partial(uint8_t* frame, uint32_t bytes) {
                                       key.protocol, end - start)
                       : pseudo_sum_v6(key.src_hi, key.src_lo, key.dst_hi, key.dst_lo, key.protocol, end - start);
   if (load_be16(frame + start + offset) == checksum_fold(pseudo)) complete_checksum(frame, end, start, offset);
+}
+
+void fill_length(uint8_t* frame, uint32_t captured, uint32_t wire) {
+  Link link;
+  if (read_link(frame, captured, link) != LinkStatus::kOk) return;
+  uint8_t* const ip = frame + link.l3;
+  const uint32_t here = captured - link.l3, bytes = wire - link.l3;
+  if (link.ether_type == kEtherTypeIpv4) {
+    if (here < kIpv4HeaderBytes || ip[0] >> 4 != 4 || load_be16(ip + 2) != 0 || bytes > 0xffff) return;
+    const uint32_t header = (ip[0] & 0xfu) * 4;
+    if (header < kIpv4HeaderBytes || header > here) return;
+    store_be16(ip + 2, static_cast<uint16_t>(bytes));
+    store_be16(ip + 10, ipv4_header_checksum(ip, header));
+  } else if (link.ether_type == kEtherTypeIpv6) {
+    // Behind hop-by-hop options the length may be theirs (RFC 2675), and nothing is behind "no next header".
+    if (here < kIpv6HeaderBytes || ip[0] >> 4 != 6 || load_be16(ip + 4) != 0 || bytes - kIpv6HeaderBytes > 0xffff ||
+        ip[6] == kIpv6HopByHop || ip[6] == kIpv6NoNextHeader)
+      return;
+    store_be16(ip + 4, static_cast<uint16_t>(bytes - kIpv6HeaderBytes));
+  }
 }
 
 bool Segments::begin(const uint8_t* frame, uint32_t bytes, const VnetHeader& left, uint32_t room) {

@@ -31,6 +31,12 @@ bool complete_checksum(uint8_t* frame, uint32_t bytes, uint32_t start, uint32_t 
 // sum of its pseudo-header. A complete one may hold it too; then it is written as it was.
 void complete_checksum_if_partial(uint8_t* frame, uint32_t bytes);
 
+// The length that an IP header does not say: a sender that leaves the cutting of a large packet to a NIC (TSO) may
+// leave it 0, and a capture shows the frame as it was handed over. IPv4 gets a total length and a checksum, IPv6 a
+// payload length, from the frame's length on the wire. What has a length, is no IP packet or is longer than its field
+// can say stays as it is.
+void fill_length(uint8_t* frame, uint32_t captured, uint32_t wire);
+
 // A frame that stands for many (TSO and USO of a sender on this machine, GRO of a receiving interface), cut into the
 // frames that it stands for, as a NIC would cut it: lengths, IPv4 identifications, sequence numbers and flags count on,
 // checksums are complete.

@@ -192,5 +192,62 @@ TEST(Offload, WhatCannotBeCutIsRefused) {
   refuses(empty, [](VnetHeader&) {});
 }
 
+// What a parse finds in a frame whose length and checksum a sender left to the NIC is what it finds where they are.
+TEST(Offload, LengthsThatAreLeftOutAreThoseOfTheFrame) {
+  for (const bool v6 : {false, true}) {
+    for (const unsigned tags : {0u, 1u, 2u}) {
+      for (const uint32_t payload : {0u, 1u, 1400u, 60'000u}) {
+        const Bytes whole = make(v6, false, tags, payload, false).complete;
+        const auto bytes = static_cast<uint32_t>(whole.size());
+        const uint32_t l3 = 14 + 4 * tags;
+        Bytes left = whole;
+        store_be16(left.data() + l3 + (v6 ? 4 : 2), 0);
+        for (const uint16_t checksum : {uint16_t{0}, uint16_t{0x1234}}) {
+          Bytes filled = left;
+          if (!v6) store_be16(filled.data() + l3 + 10, checksum);
+          fill_length(filled.data(), bytes, bytes);
+          EXPECT_EQ(filled, whole) << v6 << tags << payload;
+        }
+        // What is there stays.
+        Bytes same = whole;
+        fill_length(same.data(), bytes, bytes);
+        EXPECT_EQ(same, whole);
+        // Of a cut frame the length is that on the wire; too few bytes are not looked at.
+        for (const uint32_t captured : {bytes, l3 + 40, l3 + 20, l3 + 19, l3, 13u, 0u}) {
+          if (captured > bytes) continue;
+          Bytes cut(left.begin(), left.begin() + captured);
+          fill_length(cut.data(), captured, bytes);
+          const bool there = captured >= l3 + (v6 ? 40 : 20);
+          EXPECT_EQ(cut, Bytes((there ? whole : left).begin(), (there ? whole : left).begin() + captured)) << captured;
+        }
+      }
+    }
+  }
+}
+
+TEST(Offload, LengthsThatNoFieldCanSayStayOut) {
+  Bytes v4 = make(false, false, 0, 100, false).complete, v6 = make(true, false, 0, 100, false).complete;
+  store_be16(v4.data() + 16, 0);
+  store_be16(v6.data() + 18, 0);
+  const auto stays = [](const Bytes& frame, uint32_t wire) {
+    Bytes filled = frame;
+    fill_length(filled.data(), static_cast<uint32_t>(filled.size()), wire);
+    EXPECT_EQ(filled, frame) << wire;
+  };
+  stays(v4, 14 + 65536);
+  stays(v6, 54 + 65536);
+  Bytes none = v6;
+  for (const uint8_t next : {uint8_t{0}, uint8_t{59}}) {  // hop-by-hop, which may hold the length; no next header
+    none[20] = next;
+    stays(none, static_cast<uint32_t>(none.size()));
+  }
+  Bytes header = v4;
+  for (const uint8_t first : {0x44, 0x4f, 0x65}) {
+    header[14] = first;
+    if (first == 0x4f) header.resize(14 + 40);
+    stays(header, static_cast<uint32_t>(header.size()));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -22,6 +22,7 @@ class FromDump final : public PortElement {
     spec_.type = PortSpec::Type::kCapture;
     spec_.path = arguments.get_string("FILE");
     spec_.start = arguments.get_uint("SKIP");
+    spec_.fills_lengths = arguments.get_bool("TSO");
     if (arguments.has("LIMIT")) spec_.limit = arguments.get_uint("LIMIT");
     spec_.stop_when_done = arguments.has("STOP") && arguments.get_bool("STOP");
     if (arguments.get_bool("TIMING")) {
@@ -53,6 +54,7 @@ class FromMemory final : public PortElement {
   void configure(const Arguments& arguments, Diagnostics&) override {
     spec_.type = PortSpec::Type::kMemory;
     spec_.path = arguments.get_string("FILE");
+    spec_.fills_lengths = arguments.get_bool("TSO");
     if (arguments.has("LIMIT")) spec_.limit = arguments.get_uint("LIMIT");
   }
   ElementKind kind() const override { return ElementKind::kSource; }
@@ -74,6 +76,7 @@ class InfiniteSource final : public PortElement, public Flow {
   bool output_optional(unsigned) const override { return false; }
 
   Flow* flow() override { return this; }
+  Time time() const override { return Time::kMakes; }
   Result<void> start(FlowContext& context) override {
     if (context.pushes(0)) context.wake();
     return {};
@@ -83,6 +86,11 @@ class InfiniteSource final : public PortElement, public Flow {
     for (; made < burst_ && context.pushes(0) && !context.full_below(0); ++made) {
       PacketBox packet = made_.next(context);
       if (packet == nullptr) break;
+      if (context.packet_time()) {
+        // As in batches.
+        packet->timestamp_ns = stamped_++ * 1000;
+        (void)context.comes(packet->timestamp_ns);
+      }
       context.push(0, std::move(packet));
     }
     return made != 0;
@@ -107,6 +115,7 @@ class InfiniteSource final : public PortElement, public Flow {
  private:
   MadePackets made_;
   uint32_t burst_ = 1;
+  uint64_t stamped_ = 0;  // packets
 };
 
 class ToDump final : public PortElement {
@@ -142,13 +151,20 @@ void register_ports(Registry& registry) {
       .default_text = "true",
       .help =
           "if given, and among queues: the end of this source ends the run; else a run ends when every source is done"};
+  const ArgumentSpec tso{
+      .name = "TSO",
+      .kind = ArgumentKind::kBool,
+      .default_text = "false",
+      .help =
+          "true: an IPv4 total length or IPv6 payload length of 0, which captures have of packets that a NIC was to "
+          "cut (TSO), becomes that of the frame, and the IPv4 checksum right"};
   ElementClass from_dump;
   from_dump.name = "FromDump";
   from_dump.group = "Ports";
   from_dump.summary = "reads packets from a capture file";
   from_dump.description =
       "pcap or pcapng, plain or compressed, microseconds or nanoseconds; Ethernet, Linux cooked (v1, v2), raw IP, BSD "
-      "null and loop, PPP.";
+      "null and loop, PPP, also several in one pcapng file.";
   from_dump.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
       limit,
@@ -158,6 +174,7 @@ void register_ports(Registry& registry) {
        .unit = "packets",
        .help = "packets to leave out at the start"},
       stop,
+      tso,
       {.name = "TIMING",
        .kind = ArgumentKind::kBool,
        .default_text = "false",
@@ -183,7 +200,8 @@ void register_ports(Registry& registry) {
       "timestamps are shifted by the capture's duration: first timestamp to last, plus a mean gap.";
   from_memory.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
-      limit};
+      limit,
+      tso};
   from_memory.inputs = {0, 0};
   from_memory.example = "FromMemory(in.pcap, LIMIT 1000000) -> IPInput -> ToMemory;";
   from_memory.make = make_element<FromMemory>();

@@ -72,7 +72,7 @@ Result<Scheduler::Impl::Found> Scheduler::Impl::find(const Node* from, std::stri
       }
       return Found{&node, &h, fmt::format("{}.{}", at->first, handler)};
     }
-    names.push_back(h.name);
+    if (writes ? h.write != nullptr : h.read != nullptr) names.push_back(h.name);
   }
   const std::string near = closest_match(handler, names);
   return Error(fmt::format("'{}' ({}) has no handler '{}'", at->first, node.element_.class_name, handler),

@@ -159,10 +159,11 @@ class Parser {
     std::sort(names.begin(), names.end());  // the maps' order must not choose between equally near names
     return names;
   }
+  // Those that were declared: another unknown name is no help.
   std::vector<std::string> element_names() const {
     std::vector<std::string> names;
     for (const Element& e : scope_->elements) {
-      if (!e.anonymous) names.push_back(e.name);
+      if (!e.anonymous && !e.undeclared) names.push_back(e.name);
     }
     return names;
   }
@@ -1180,9 +1181,7 @@ class Parser {
         d.suggestion = fmt::format("it is defined later, on {}; define it before its use", line_of(later->second));
         continue;
       }
-      std::vector<std::string> names = class_names();
-      for (const auto& [name, offset] : later_) names.push_back(name);
-      suggest(d, u.name, names);
+      suggest(d, u.name, class_names());
     }
   }
 

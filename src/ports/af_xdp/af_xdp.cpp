@@ -23,6 +23,7 @@
 
 #include "base/assert.h"
 #include "base/prefetch.h"
+#include "net/link.h"
 #include "ports/af_xdp/program.h"
 #include "ports/af_xdp/socket.h"
 #include "ports/offload.h"
@@ -232,6 +233,7 @@ class XdpTx final : public TxQueue {
  public:
   XdpTx(Device& device, unsigned queue)
       : device_(device), queue_(queue), socket_(*device.sockets[queue]), memory_(socket_.memory()) {
+    untagged_ = frame_bytes(mtu(), 0);
     refused_.reserve(socket_.tx.entries());
     spare_.reserve(socket_.tx.entries());
   }
@@ -311,13 +313,29 @@ class XdpTx final : public TxQueue {
   // The first of several pieces does not begin where its chunk does (`XskSocket::address`); nor has a frame there so
   // much room.
   uint32_t before_copies() const { return memory_.in_pieces() ? 64 : 0; }
-  bool can_be_sent(const TxFrame& frame, uint64_t offset) const {
+  bool can_be_sent(const TxFrame& frame, uint64_t offset) {
+    if (frame.bytes > untagged_ && passes_mtu(frame)) return false;
     // The first of several pieces is told by how far it begins behind its chunk.
     if (frame.bytes > memory_.piece_bytes() && frame.pool == &memory_.pool() &&
         offset < uint64_t{memory_.chunk_of(offset)} * memory_.shape().stride + XskSocket::kNotLast)
       return false;
     return !gone_ && frame.bytes >= 14 && frame.bytes <= memory_.shape().stride - before_copies() &&
            !(socket_.zero_copy() && memory_.crosses_pages(offset, frame.bytes));
+  }
+
+  uint32_t mtu() const {
+    PortFacts facts;
+    device_.interface.describe(facts);
+    return facts.mtu;
+  }
+  // The kernel does not look, and virtual interfaces drop such frames behind it, where nobody counts them. The MTU may
+  // have grown.
+  bool passes_mtu(const TxFrame& frame) {
+    Link link;
+    if (read_link(frame.data, frame.bytes, link) == LinkStatus::kTooManyVlans) return true;
+    const uint32_t now = mtu();
+    untagged_ = std::max(untagged_, frame_bytes(now, 0));
+    return frame.bytes > frame_bytes(now, std::min<uint32_t>(link.vlan_count, 2));
   }
 
   uint8_t* spare_chunk(uint32_t wanted) {
@@ -352,6 +370,7 @@ class XdpTx final : public TxQueue {
   XskMemory& memory_;
   TxCounts counts_;
   std::vector<uint8_t*> refused_, spare_;
+  uint32_t untagged_;  // the longest frame without a tag that the MTU is known to allow
   bool gone_ = false;
 };
 
@@ -419,6 +438,9 @@ class XdpPort final : public Port {
   Result<void> addresses_changed() override {
     if (!device_->program) return {};
     return tell_own_addresses(*device_);
+  }
+  void interface_gone() override {
+    if (device_->program) device_->program->detach();
   }
 
  private:

@@ -96,6 +96,7 @@ Result<FrameStore> FrameStore::load(InputFile file, const FrameStoreOptions& opt
   const std::string name = file.name();
   Result<CaptureReader> reader = CaptureReader::open(std::move(file));
   if (!reader.ok()) return std::move(reader).error();
+  reader->fill_lengths(options.fills_lengths);
   FrameStore store(options);
   CapturedFrame frame;
   while (store.size() < options.max_packets) {

@@ -17,6 +17,7 @@ namespace sluice {
 struct FrameStoreOptions {
   size_t max_bytes = size_t{8} << 30;  // of frames, headroom, padding and columns together
   uint64_t max_packets = UINT64_MAX;   // load: stop after this many, without error
+  bool fills_lengths = false;          // load: see CaptureReader::fill_lengths
 };
 
 // All frames in one buffer, on huge pages where they are granted:

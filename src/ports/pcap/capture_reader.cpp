@@ -4,20 +4,22 @@
 #include <pcap/pcap.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/prefetch.h"
+#include "ports/offload.h"
+#include "ports/pcap/pcapng_blocks.h"
 
 namespace sluice {
 namespace {
 
-constexpr int64_t kMostSeconds = 18'446'744'072;  // whose nanoseconds fit 64 bits
+constexpr uint64_t kMostSeconds = 18'446'744'072;  // whose nanoseconds fit 64 bits
 
 uint32_t load32(const std::byte* at, bool swapped) {
   uint32_t value;
@@ -30,64 +32,69 @@ uint16_t load16(const std::byte* at, bool swapped) {
   return swapped ? __builtin_bswap16(value) : value;
 }
 
-// The common form of a classic pcap file (draft-ietf-opsawg-pcap), version 2.4. Others are libpcap's.
+// A classic pcap file (draft-ietf-opsawg-pcap), and the older forms that libpcap reads: versions 2.0 to 2.3, which had
+// the two lengths the other way round, that of AIX and that of patched systems, whose records have more fields.
 struct Classic {
-  static constexpr size_t kFileHeader = 24, kRecordHeader = 16;
+  static constexpr size_t kFileHeader = 24, kRecordHeader = 16, kPatchedRecordHeader = 24;
+  enum class Lengths : uint8_t { kCapturedFirst, kWireFirst, kShorterFirst };
   bool swapped = false, nanosecond = false;
-  uint32_t snaplen = 0, link = 0;
+  size_t record_header = kRecordHeader;
+  Lengths lengths = Lengths::kCapturedFirst;
+  uint32_t link = 0;
 
-  static std::optional<Classic> of(std::span<const std::byte> start) {
-    if (start.size() < kFileHeader) return std::nullopt;
-    constexpr uint32_t kMicro = 0xa1b2c3d4, kNano = 0xa1b23c4d;
+  static constexpr uint32_t kMicro = 0xa1b2c3d4, kNano = 0xa1b23c4d, kPatched = 0xa1b2cd34;
+
+  // Whether a file that begins so is one.
+  static bool begins(std::span<const std::byte> start) {
+    if (start.size() < sizeof kMicro) return false;
     const uint32_t magic = load32(start.data(), false), turned = __builtin_bswap32(magic);
-    Classic c;
-    c.swapped = turned == kMicro || turned == kNano;
-    c.nanosecond = magic == kNano || turned == kNano;
-    if (!c.swapped && magic != kMicro && magic != kNano) return std::nullopt;
-    if (load16(start.data() + 4, c.swapped) != 2 || load16(start.data() + 6, c.swapped) != 4) return std::nullopt;
-    c.snaplen = load32(start.data() + 16, c.swapped);
-    if (c.snaplen == 0 || c.snaplen > INT32_MAX) c.snaplen = INT32_MAX;  // as libpcap takes it
+    return is(magic) || is(turned);
+  }
+  // The text says what is wrong; empty: nothing.
+  std::string read(std::span<const std::byte> start) {
+    if (start.size() < kFileHeader)
+      return fmt::format("truncated; its header has {} bytes, and {} are there", kFileHeader, start.size());
+    swapped = !is(load32(start.data(), false));
+    const uint32_t magic = load32(start.data(), swapped);
+    nanosecond = magic == kNano;
+    if (magic == kPatched) record_header = kPatchedRecordHeader;
+    const unsigned major = load16(start.data() + 4, swapped), minor = load16(start.data() + 6, swapped);
+    const bool aix = major == 543 && minor == 0;
+    if (!aix && (major != 2 || minor > 4)) return fmt::format("version {}.{} of pcap is not known", major, minor);
+    if (aix || minor < 3) lengths = Lengths::kWireFirst;
+    if (!aix && minor == 3) lengths = Lengths::kShorterFirst;
     // The upper bits say how many bytes of FCS there are; the type itself has 16 bits.
-    c.link = load32(start.data() + 20, c.swapped);
-    if ((c.link & 0x03ff0000u) != 0) return std::nullopt;
-    c.link &= 0xffffu;
-    return c;
+    link = load32(start.data() + 20, swapped) & 0x03ffffffu;
+    return {};
   }
+  bool plain() const { return record_header == kRecordHeader && lengths == Lengths::kCapturedFirst; }
+  struct RecordLengths {
+    uint32_t captured, wire;
+  };
+  RecordLengths lengths_of(const std::byte* record) const {
+    const uint32_t first = load32(record + 8, swapped), second = load32(record + 12, swapped);
+    const bool wire_first = lengths == Lengths::kWireFirst || (lengths == Lengths::kShorterFirst && first > second);
+    return wire_first ? RecordLengths{second, first} : RecordLengths{first, second};
+  }
+
+ private:
+  static bool is(uint32_t magic) { return magic == kMicro || magic == kNano || magic == kPatched; }
 };
 
-// The blocks of a pcapng file (draft-ietf-opsawg-pcapng section 3), as far as it takes to see whether a packet is
-// there.
-struct Blocks {
-  static constexpr uint32_t kSection = 0x0a0d0d0a, kOldPacket = 2, kSimple = 3, kEnhanced = 6;
-  static constexpr uint32_t kOrder = 0x1a2b3c4d, kMostBytes = 1u << 24;
-
-  // Whether the file at `start` has the other byte order; nothing: it is not pcapng.
-  static std::optional<bool> swapped(std::span<const std::byte> start) {
-    if (start.size() < 12 || load32(start.data(), false) != kSection) return std::nullopt;
-    return load32(start.data() + 8, false) != kOrder;
-  }
-  // True: a whole packet block is in `bytes`, which begin with a block; false: more has to come. What is damaged counts
-  // as there: the reader says so.
-  static bool packet(std::span<const std::byte> bytes, bool swapped) {
-    while (bytes.size() >= 12) {
-      const uint32_t type = load32(bytes.data(), swapped);
-      if (type == kSection) swapped = load32(bytes.data() + 8, false) != kOrder;
-      const uint32_t length = load32(bytes.data() + 4, swapped);
-      if (length < 12 || length % 4 != 0 || length > kMostBytes) return true;
-      if (length > bytes.size()) return false;
-      if (type == kEnhanced || type == kSimple || type == kOldPacket) return true;
-      bytes = bytes.subspan(length);
-    }
-    return false;
-  }
-};
+// What libpcap calls it, for who has to look it up. Four types have another number there than in files.
+std::string link_text(uint32_t link) {
+  const uint32_t dlt = link == 100 ? 11 : link == 102 ? 15 : link == 103 ? 16 : link == 106 ? 19 : link;
+  const char* name = pcap_datalink_val_to_name(static_cast<int>(dlt));
+  const char* description = pcap_datalink_val_to_description(static_cast<int>(dlt));
+  return fmt::format("link type {} ({}{}) is not accepted", link, name != nullptr ? name : "unknown",
+                     description != nullptr ? fmt::format(": {}", description) : std::string());
+}
+constexpr const char* kAcceptedLinks = "Ethernet, Linux cooked (v1, v2), raw IP, BSD null and loop, and PPP are";
 
 }  // namespace
 
-// Classic files are read here, from the buffer that the input fills; libpcap reads the others, from a FILE without a
-// buffer of its own that takes from the same place. So one path serves files, pipes and every compression, nothing
-// needs to seek, and what is in the buffer tells whether a packet can be had without waiting. The state never moves:
-// libpcap and the FILE hold its address.
+// Files are decoded from the buffer that the input fills: one path serves files, pipes and every compression, nothing
+// needs to seek, and what is in the buffer tells whether a packet can be had without waiting.
 struct CaptureReader::State {
   // A record and its header fit twice; frames are lent out of it.
   static constexpr size_t kBufferBytes = 2 * (size_t{kMaxCapturedBytes} + 64);
@@ -97,28 +104,27 @@ struct CaptureReader::State {
 
   InputFile file;
   std::string name;
-  // Not filled before it is read into: of a small capture a few pages are touched.
-  std::unique_ptr<std::byte[]> buffer = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
+  // Not filled before it is read into: of a small capture a few pages are touched. It grows for a longer block.
+  size_t room = kBufferBytes;
+  std::unique_ptr<std::byte[]> buffer = std::make_unique_for_overwrite<std::byte[]>(room);
   size_t begin = 0, end = 0;  // of what was read and not used yet
   bool input_ended = false;
-  bool used = false;  // anything was read
-  std::optional<Classic> classic;
-  std::optional<bool> swapped;  // pcapng: its byte order is the other one
-  LinkType link = LinkType::kEthernet;
-  bool brings = false;          // see bring()
+  bool used = false;               // anything was read
+  std::optional<Classic> classic;  // else it is pcapng
+  PcapngBlocks blocks;
+  LinkType link = LinkType::kEthernet;        // of the capture
+  LinkType frame_link = LinkType::kEthernet;  // of the last frame
+  bool brings = false;                        // see bring()
+  bool fills_lengths = false;
   size_t record_bytes = 128;    // of those that were brought last, on average
   std::vector<uint8_t> framed;  // a frame of another link type as Ethernet
-  pcap_t* pcap = nullptr;       // owns the FILE
   std::string stream_error;
   bool refused = false;  // by the system: nothing is wrong with the capture
   uint64_t packets = 0;
   bool ended = false;
   bool failed = false;
+  std::string reason;
   Error failure;
-
-  ~State() {
-    if (pcap != nullptr) pcap_close(pcap);
-  }
 
   template <bool kSwapped>
   size_t take(std::span<const std::byte>& from, std::span<CapturedFrame> frames);
@@ -126,23 +132,27 @@ struct CaptureReader::State {
     return classic->swapped ? take<true>(from, frames) : take<false>(from, frames);
   }
 
+  // Frames lie in memory of this reader's, or of who has them brought.
+  static void fill_length_of(const CapturedFrame& frame) {
+    fill_length(const_cast<uint8_t*>(frame.data), frame.captured, frame.wire_bytes);
+  }
   std::span<const std::byte> held() const { return {buffer.get() + begin, end - begin}; }
 
   // Reads once more behind what is held, waiting for it. False: the end, or an error, which is kept.
   bool more() {
     if (input_ended) return false;
     // A little at a time, to the front, so that it is read and used in a near cache.
-    if (begin != 0 && (end - begin <= kReadBytes / 8 || kBufferBytes - end < kMaxCapturedBytes)) {
+    if (begin != 0 && (end - begin <= kReadBytes / 8 || room - end < kMaxCapturedBytes)) {
       std::memmove(buffer.get(), buffer.get() + begin, end - begin);
       end -= std::exchange(begin, 0);
     }
-    const size_t got = read_to({buffer.get() + end, std::min(kReadBytes, kBufferBytes - end)});
+    const size_t got = read_to({buffer.get() + end, std::min(kReadBytes, room - end)});
     end += got;
     return got != 0;
   }
   // 0: the end, or an error, which is kept.
-  size_t read_to(std::span<std::byte> room) {
-    const auto got = file.read_some(room);
+  size_t read_to(std::span<std::byte> to) {
+    const auto got = file.read_some(to);
     if (!got) {
       stream_error = got.error().message;
       refused = got.error().system;
@@ -155,50 +165,41 @@ struct CaptureReader::State {
   }
   // Whether `bytes` are held; waits for them.
   bool fill(size_t bytes) {
+    if (bytes > room && !grow(bytes)) return false;
     while (end - begin < bytes) {
       if (!more()) return false;
     }
     return true;
   }
 
-  static ssize_t read(void* cookie, char* out, size_t bytes) {
-    auto* self = static_cast<State*>(cookie);
-    // Nothing may be thrown through the C library and libpcap, which call this.
-    bool any = false;
-    try {
-      any = self->fill(1);
-    } catch (const std::bad_alloc&) {
-      self->refused = true;
-      self->stream_error = "no memory";  // in the string itself
+  bool grow(size_t bytes) {
+    std::unique_ptr<std::byte[]> larger(new (std::nothrow) std::byte[bytes]);
+    if (larger == nullptr) {
+      refused = true;
+      stream_error = "no memory";
+      return false;
     }
-    if (!any) {
-      if (self->stream_error.empty()) return 0;
-      errno = EIO;
-      return -1;
-    }
-    const size_t n = std::min(bytes, self->end - self->begin);
-    std::memcpy(out, self->buffer.get() + self->begin, n);
-    self->begin += n;
-    return static_cast<ssize_t>(n);
-  }
-  // What libpcap said, unless the layer below knows better.
-  std::string reason(const char* pcap_text) const {
-    return stream_error.empty() ? std::string(pcap_text) : stream_error;
+    std::memcpy(larger.get(), buffer.get() + begin, end - begin);
+    end -= std::exchange(begin, 0);
+    buffer = std::move(larger);
+    room = bytes;
+    return true;
   }
 
-  Error& fail(const char* pcap_text) {
+  // The next block of a pcapng file, read over; `packet` and `data` are written where it is a packet's. nullopt: the
+  // end, or an error that was kept.
+  std::optional<PcapngBlocks::Kind> next_block(PcapngBlocks::Packet& packet, const std::byte*& data);
+  bool skip(size_t bytes);
+  std::optional<uint32_t> find_link();
+
+  // `said`: unless the layer below knows better.
+  void fail(std::string said, std::string hint = {}) {
     failed = true;
-    const std::string why = reason(pcap_text);
-    failure = Error(fmt::format("{}: packet {}: {}", name, packets + 1, why));
+    reason = stream_error.empty() ? std::move(said) : stream_error;
+    failure = Error(fmt::format("{}: packet {}: {}", name, packets + 1, reason), std::move(hint));
     failure.system = refused;
-    if (why.find("snapshot length") != std::string::npos || why.find("different from the type") != std::string::npos) {
-      failure.hint =
-          "interfaces of one capture must agree; split it by interface (tshark -Y 'frame.interface_id == 0' -w "
-          "one.pcap)";
-    } else if (packets > 0) {
+    if (failure.hint.empty() && packets > 0)
       failure.hint = fmt::format("the {} packet{} before it can be read", packets, packets == 1 ? "" : "s");
-    }
-    return failure;
   }
 };
 
@@ -225,57 +226,137 @@ Result<CaptureReader> CaptureReader::open(InputFile file) {
   State& s = *state;
   s.file.decompress_ahead();
   (void)s.fill(Classic::kFileHeader);
-  s.classic = Classic::of(s.held());
-  s.swapped = Blocks::swapped(s.held());
-  uint32_t link = 0;
-  if (s.classic) {
-    s.begin += Classic::kFileHeader;
-    link = s.classic->link;
-  } else {
-    const cookie_io_functions_t functions{&State::read, nullptr, nullptr, nullptr};
-    FILE* stream = fopencookie(state.get(), "rb", functions);
-    if (stream == nullptr) return system_error(fmt::format("cannot read {}", s.name), errno);
-    setvbuf(stream, nullptr, _IONBF, 0);
-    char text[PCAP_ERRBUF_SIZE] = {};
-    errno = 0;
-    s.pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO, text);
-    if (s.pcap == nullptr) {
-      const bool no_memory = errno == ENOMEM;
-      std::fclose(stream);
-      if (s.refused || no_memory) {
-        Error error(fmt::format("{}: {}", s.name, s.reason("no memory")));
-        error.system = true;
-        return error;
-      }
-      if (!s.used && s.stream_error.empty()) {
-        return Error(fmt::format("{} is empty", s.name),
-                     "a capture has at least a file header; write one with: sluice gen traffic --out FILE");
-      }
-      return Error(fmt::format("{} is not a capture that can be read: {}", s.name, s.reason(text)),
-                   "pcap and pcapng are accepted, plain or compressed with gzip, bzip2, xz or zstd");
+  if (!s.used && s.stream_error.empty()) {
+    return Error(fmt::format("{} is empty", s.name),
+                 "a capture has at least a file header; write one with: sluice gen traffic --out FILE");
+  }
+  std::string wrong = s.stream_error;
+  std::optional<uint32_t> other_link;
+  if (!wrong.empty()) {
+  } else if (Classic::begins(s.held())) {
+    wrong = s.classic.emplace().read(s.held());
+    if (wrong.empty()) {
+      s.begin += Classic::kFileHeader;
+      const auto known = link_type_of(s.classic->link);
+      if (known) s.link = s.frame_link = *known;
+      if (!known) other_link = s.classic->link;
     }
-    // libpcap has numbers of its own for two types.
-    const int dlt = pcap_datalink(s.pcap);
-    link = dlt == DLT_RAW ? static_cast<uint32_t>(LinkType::kRaw) : static_cast<uint32_t>(dlt);
+  } else if (PcapngBlocks::begins(s.held())) {
+    other_link = s.find_link();
+    if (s.failed) wrong = s.reason;
+  } else {
+    wrong = "unknown file format";
   }
-  const auto known = link_type_of(link);
-  if (!known) {
-    const char* link_name = pcap_datalink_val_to_name(static_cast<int>(link));
-    const char* description = pcap_datalink_val_to_description(static_cast<int>(link));
-    return Error(fmt::format("{}: link type {} ({}{}) is not accepted", s.name, link,
-                             link_name != nullptr ? link_name : "unknown",
-                             description != nullptr ? fmt::format(": {}", description) : std::string()),
-                 "Ethernet, Linux cooked (v1, v2), raw IP, BSD null and loop, and PPP are");
+  if (!wrong.empty()) {
+    Error error(fmt::format("{}: {}", s.name, wrong));
+    if (!s.refused) {
+      error = Error(fmt::format("{} is not a capture that can be read: {}", s.name, wrong),
+                    "pcap and pcapng are accepted, plain or compressed with gzip, bzip2, xz or zstd");
+    }
+    error.system = s.refused;
+    return error;
   }
-  s.link = *known;
-  if (s.link != LinkType::kEthernet) s.framed.resize(kMaxCapturedBytes + LinkHeader::kBytes);
-  s.brings = s.classic && s.link == LinkType::kEthernet && s.file.regular() &&
+  if (other_link) return Error(fmt::format("{}: {}", s.name, link_text(*other_link)), kAcceptedLinks);
+  s.brings = s.classic && s.classic->plain() && s.link == LinkType::kEthernet && s.file.regular() &&
              std::string_view(s.file.compression()) == "plain";
   return CaptureReader(std::move(state));
 }
 
+std::optional<PcapngBlocks::Kind> CaptureReader::State::next_block(PcapngBlocks::Packet& packet,
+                                                                   const std::byte*& data) {
+  if (!fill(PcapngBlocks::kHead)) {
+    if (stream_error.empty() && begin == end) {
+      ended = true;
+    } else {
+      fail(fmt::format("truncated; {} bytes are too few for a block", end - begin));
+    }
+    return std::nullopt;
+  }
+  const PcapngBlocks::Head head = blocks.head(held());
+  constexpr size_t kEnd = 4;  // bytes
+  if (head.bytes == 0) {
+    fail("a block with a length that cannot be right");
+  } else if (head.kind == PcapngBlocks::Kind::kOther) {
+    if (!skip(head.bytes - kEnd) || !fill(kEnd)) {
+      fail(fmt::format("truncated; it ends in a block of {} bytes", head.bytes));
+    } else if (!head.ends(held().data())) {
+      fail("a block with another length at its end than at its beginning");
+    }
+    begin += failed ? 0 : kEnd;
+  } else if (head.bytes > PcapngBlocks::kMostBytes) {
+    fail(fmt::format("a block of {} bytes exceeds the limit of {}", head.bytes, PcapngBlocks::kMostBytes));
+  } else if (!fill(head.bytes)) {
+    fail(fmt::format("truncated; a block of {} bytes, and {} are there", head.bytes, end - begin));
+  } else if (const auto block = held().first(head.bytes); !head.ends(block.last(kEnd).data())) {
+    fail("a block with another length at its end than at its beginning");
+  } else if (std::string wrong = blocks.read(head, block, packet); !wrong.empty()) {
+    fail(std::move(wrong));
+  } else {
+    data = block.data() + packet.data;
+    begin += head.bytes;
+  }
+  if (failed) return std::nullopt;
+  return head.kind;
+}
+
+bool CaptureReader::State::skip(size_t bytes) {
+  while (bytes != 0) {
+    if (begin == end && !more()) return false;
+    const size_t some = std::min(bytes, end - begin);
+    begin += some;
+    bytes -= some;
+  }
+  return true;
+}
+
+// What the packets of a pcapng file have, which the outputs are opened with: what its first interface says, if that is
+// Ethernet. Else a file is looked through, as an interface may be described anywhere; of a pipe the interfaces before
+// its first packet count. Returns the type if there is but one, and it is not accepted.
+std::optional<uint32_t> CaptureReader::State::find_link() {
+  PcapngBlocks::Packet packet;
+  const std::byte* data = nullptr;
+  while (blocks.interfaces() == 0) {
+    if (!next_block(packet, data)) return std::nullopt;
+  }
+  std::set<LinkType> known;
+  std::optional<uint32_t> other;
+  const auto add = [&](uint32_t number) {
+    if (const auto type = link_type_of(number)) {
+      known.insert(*type);
+    } else {
+      other = number;
+    }
+  };
+  if (blocks.link(0) == static_cast<uint32_t>(LinkType::kEthernet)) return std::nullopt;
+  if (file.regular()) {
+    State all(file.again());
+    all.file.decompress_ahead();
+    while (known.size() < 2 && !InputFile::was_stopped()) {
+      const auto kind = all.next_block(packet, data);
+      if (!kind) break;
+      if (*kind == PcapngBlocks::Kind::kPacket) add(packet.link);
+    }
+  } else {
+    add(blocks.link(0));
+    while (fill(PcapngBlocks::kHead) && blocks.head(held()).kind != PcapngBlocks::Kind::kPacket) {
+      const auto kind = next_block(packet, data);
+      if (!kind) break;
+      if (*kind == PcapngBlocks::Kind::kInterface) add(blocks.link(blocks.interfaces() - 1));
+    }
+  }
+  if (known.empty() && !other) link = link_type_of(blocks.link(0)).value_or(LinkType::kEthernet);  // there is no packet
+  if (known.size() == 1) link = *known.begin();
+  return known.empty() ? other : std::nullopt;
+}
+
 LinkType CaptureReader::link() const {
   return state_->link;
+}
+void CaptureReader::fill_lengths(bool fill) {
+  state_->fills_lengths = fill;
+}
+LinkType CaptureReader::frame_link() const {
+  return state_->frame_link;
 }
 
 bool CaptureReader::ready() {
@@ -284,16 +365,17 @@ bool CaptureReader::ready() {
   for (;;) {
     const std::span<const std::byte> held = s.held();
     if (s.classic) {
-      if (held.size() >= Classic::kRecordHeader) {
-        const size_t captured = load32(held.data() + 8, s.classic->swapped);
-        if (captured > kMaxCapturedBytes || held.size() >= Classic::kRecordHeader + captured) return true;
+      const size_t header = s.classic->record_header;
+      if (held.size() >= header) {
+        const size_t captured = s.classic->lengths_of(held.data()).captured;
+        if (captured > kMaxCapturedBytes || held.size() >= header + captured) return true;
       }
-    } else if (!s.swapped || Blocks::packet(held, *s.swapped)) {
+    } else if (s.blocks.has_packet(held)) {
       return true;
     }
     if (s.input_ended) return true;
     // Blocks without a packet that fill all there is: only reading on makes room.
-    if (s.end - s.begin == State::kBufferBytes) return true;
+    if (s.end - s.begin == s.room) return true;
     if (!s.file.ready()) return false;
     (void)s.more();
   }
@@ -307,66 +389,65 @@ void CaptureReader::wait(uint64_t limit_ns) const {
 Result<bool> CaptureReader::next_classic(CapturedFrame& frame) {
   State& s = *state_;
   const Classic& c = *s.classic;
-  if (!s.fill(Classic::kRecordHeader)) {
-    if (!s.stream_error.empty()) return Error(s.fail(""));
-    if (s.begin == s.end) {
+  if (!s.fill(c.record_header)) {
+    if (s.stream_error.empty() && s.begin == s.end) {
       s.ended = true;
       return false;
     }
-    return Error(s.fail(fmt::format("truncated dump file; tried to read {} header bytes, only got {}",
-                                    Classic::kRecordHeader, s.end - s.begin)
-                            .c_str()));
+    s.fail(fmt::format("truncated; the header of a packet has {} bytes, and {} are there", c.record_header,
+                       s.end - s.begin));
+    return Error(s.failure);
   }
   const std::byte* at = s.buffer.get() + s.begin;
   const uint32_t seconds = load32(at, c.swapped), fraction = load32(at + 4, c.swapped);
-  const uint32_t captured = load32(at + 8, c.swapped), wire = load32(at + 12, c.swapped);
+  const auto [captured, wire] = c.lengths_of(at);
   if (captured > kMaxCapturedBytes) {
-    return Error(
-        s.fail(fmt::format("captured length {} exceeds the limit of {}", captured, kMaxCapturedBytes).c_str()));
+    s.fail(fmt::format("captured length {} exceeds the limit of {}", captured, kMaxCapturedBytes));
+    return Error(s.failure);
   }
-  if (!s.fill(Classic::kRecordHeader + captured)) {
-    return Error(s.fail(fmt::format("truncated dump file; tried to read {} captured bytes, only got {}", captured,
-                                    s.end - s.begin - Classic::kRecordHeader)
-                            .c_str()));
+  if (!s.fill(c.record_header + captured)) {
+    s.fail(fmt::format("truncated; {} bytes were captured, and {} are there", captured,
+                       s.end - s.begin - c.record_header));
+    return Error(s.failure);
   }
-  frame.data = reinterpret_cast<const uint8_t*>(s.buffer.get() + s.begin + Classic::kRecordHeader);
-  s.begin += Classic::kRecordHeader + captured;
-  // A file whose frames are longer than it says: as libpcap, the rest of them is not looked at.
-  frame.captured = std::min(captured, c.snaplen);
-  frame.wire_bytes = wire_length(wire, frame.captured);
+  frame.data = reinterpret_cast<const uint8_t*>(s.buffer.get() + s.begin + c.record_header);
+  s.begin += c.record_header + captured;
+  frame.captured = captured;
+  frame.wire_bytes = wire_length(wire, captured);
   frame.timestamp_ns = uint64_t{seconds} * 1'000'000'000u + uint64_t{fraction} * (c.nanosecond ? 1 : 1000);
   return true;
 }
 
-// The next packet that libpcap gives. False: the end.
-Result<bool> CaptureReader::next_other(CapturedFrame& frame) {
+// The next packet of a pcapng file. False: the end.
+Result<bool> CaptureReader::next_pcapng(CapturedFrame& frame) {
   State& s = *state_;
-  pcap_pkthdr* header = nullptr;
-  const u_char* data = nullptr;
-  const int status = pcap_next_ex(s.pcap, &header, &data);
-  if (status == PCAP_ERROR_BREAK) {
-    // A compressed stream that ends early exactly between two packets looks like the end to libpcap.
-    if (!s.stream_error.empty()) return Error(s.fail(""));
-    s.ended = true;
-    return false;
+  PcapngBlocks::Packet packet;
+  const std::byte* data = nullptr;
+  std::optional<PcapngBlocks::Kind> kind;
+  do {
+    kind = s.next_block(packet, data);
+    if (!kind && s.failed) return Error(s.failure);
+    if (!kind) return false;
+  } while (*kind != PcapngBlocks::Kind::kPacket);
+  const auto known = link_type_of(packet.link);
+  if (!known) {
+    s.fail(link_text(packet.link),
+           fmt::format("{}; take the others: tshark -Y 'frame.interface_id == 0' -w one.pcapng", kAcceptedLinks));
+  } else if (*known != s.link && s.link != LinkType::kEthernet) {
+    s.fail(fmt::format("link type {}, and the interfaces that a pipe had before its first packet have {}",
+                       to_string(*known), to_string(s.link)),
+           "write it to a file, which is looked through before outputs are opened");
+  } else if (packet.captured > kMaxCapturedBytes) {
+    s.fail(fmt::format("captured length {} exceeds the limit of {}", packet.captured, kMaxCapturedBytes));
+  } else if (packet.seconds < 0 || packet.seconds > kMostSeconds) {
+    s.fail(fmt::format("a timestamp of {} seconds is not of the years 1970 to 2554", packet.seconds));
   }
-  if (status != 1) return Error(s.fail(pcap_geterr(s.pcap)));
-  if (header->caplen > kMaxCapturedBytes) {
-    return Error(
-        s.fail(fmt::format("captured length {} exceeds the limit of {}", header->caplen, kMaxCapturedBytes).c_str()));
-  }
-  frame.captured = header->caplen;
-  frame.wire_bytes = wire_length(header->len, header->caplen);
-  // Seconds of a pcap file are 32 bits without a sign (draft-ietf-opsawg-pcap section 5); libpcap takes them for
-  // signed, so that what is later than 2038 comes as negative. In a pcapng file, whose major version is 1, they are
-  // what they say, and may be anything.
-  int64_t seconds = header->ts.tv_sec;
-  if (pcap_major_version(s.pcap) != 1) seconds = static_cast<uint32_t>(seconds);
-  if (seconds < 0 || seconds > kMostSeconds) {
-    return Error(s.fail(fmt::format("a timestamp of {} seconds is not of the years 1970 to 2554", seconds).c_str()));
-  }
-  frame.timestamp_ns = static_cast<uint64_t>(seconds) * 1'000'000'000u + static_cast<uint64_t>(header->ts.tv_usec);
-  frame.data = data;
+  if (s.failed) return Error(s.failure);
+  s.frame_link = *known;
+  frame.captured = packet.captured;
+  frame.wire_bytes = wire_length(packet.wire, packet.captured);
+  frame.timestamp_ns = static_cast<uint64_t>(packet.seconds) * 1'000'000'000u + packet.nanoseconds;
+  frame.data = reinterpret_cast<const uint8_t*>(data);
   return true;
 }
 
@@ -374,20 +455,22 @@ Result<bool> CaptureReader::next(CapturedFrame& frame) {
   State& s = *state_;
   if (s.failed) return Error(s.failure);
   if (s.ended) return false;
-  auto got = s.classic ? next_classic(frame) : next_other(frame);
+  auto got = s.classic ? next_classic(frame) : next_pcapng(frame);
   if (!got || !*got) return got;
-  if (s.link != LinkType::kEthernet) {
-    const auto own = LinkHeader::length(s.link, frame.data, frame.captured);
+  if (s.frame_link != LinkType::kEthernet) {
+    if (s.framed.empty()) s.framed.resize(kMaxCapturedBytes + LinkHeader::kBytes);
+    const auto own = LinkHeader::length(s.frame_link, frame.data, frame.captured);
     // Too few bytes for its own header are too few for Ethernet's: the parser drops what is short.
     const uint32_t skip = own.value_or(frame.captured);
     const uint32_t head = own ? LinkHeader::kBytes : 0;
-    if (own) LinkHeader::to_ethernet(s.link, frame.data, frame.captured, s.framed.data());
+    if (own) LinkHeader::to_ethernet(s.frame_link, frame.data, frame.captured, s.framed.data());
     std::memcpy(s.framed.data() + head, frame.data + skip, frame.captured - skip);
     frame.data = s.framed.data();
     frame.wire_bytes = frame.wire_bytes - skip + head;
     frame.captured = frame.captured - skip + head;
     frame.captured = std::min(frame.captured, kMaxCapturedBytes);
   }
+  if (s.fills_lengths) s.fill_length_of(frame);
   ++s.packets;
   return true;
 }
@@ -397,7 +480,6 @@ constexpr size_t kAhead = 1024;  // bytes
 // The whole records in front of `from`, as frames of Ethernet; they stay where they are.
 template <bool kSwapped>
 size_t CaptureReader::State::take(std::span<const std::byte>& from, std::span<CapturedFrame> frames) {
-  const uint32_t snaplen = classic->snaplen;
   const uint64_t unit_ns = classic->nanosecond ? 1 : 1000;
   const std::byte* at = from.data();
   size_t left = from.size(), n = 0;
@@ -408,10 +490,11 @@ size_t CaptureReader::State::take(std::span<const std::byte>& from, std::span<Ca
     // Damage is told by who reads one.
     if (captured > kMaxCapturedBytes || left - Classic::kRecordHeader < captured) break;
     CapturedFrame& frame = frames[n];
-    frame.captured = std::min(captured, snaplen);  // see next_classic
+    frame.captured = captured;
     frame.wire_bytes = wire_length(load32(at + 12, kSwapped), frame.captured);
     frame.timestamp_ns = uint64_t{load32(at, kSwapped)} * 1'000'000'000u + load32(at + 4, kSwapped) * unit_ns;
     frame.data = reinterpret_cast<const uint8_t*>(at + Classic::kRecordHeader);
+    if (fills_lengths) fill_length_of(frame);
     at += Classic::kRecordHeader + captured;
     left -= Classic::kRecordHeader + captured;
   }
@@ -443,8 +526,8 @@ size_t CaptureReader::bring(std::span<std::byte> room, std::span<CapturedFrame> 
 Result<size_t> CaptureReader::next(std::span<CapturedFrame> frames) {
   State& s = *state_;
   if (frames.empty()) return size_t{0};
-  // Frames of other link types, and those of libpcap, are lent from one place, one at a time.
-  const bool many = s.classic && s.link == LinkType::kEthernet && !s.failed;
+  // Frames of other link types are lent from one place, one at a time.
+  const bool many = s.classic && s.classic->plain() && s.link == LinkType::kEthernet && !s.failed;
   const auto take = [&](std::span<CapturedFrame> some) {
     std::span<const std::byte> held = s.held();
     const size_t n = s.take_whole(held, some);

@@ -16,11 +16,14 @@ namespace sluice {
 
 // One pass over a capture, in file order. Not thread-safe. Move-only.
 //
-// The format is told by content, not by name: compression by input_file.h, pcap and pcapng by libpcap. Stamps keep
-// their nanoseconds. A frame that was cut at a snaplen has captured < wire_bytes.
+// The format is told by content, not by name. Stamps keep their nanoseconds. A frame has as many bytes as its record
+// says that were captured, whatever the snaplen is that stands in the file; one that was cut when it was captured has
+// captured < wire_bytes. The sections of a pcapng file may differ in byte order, and its interfaces in link type,
+// snaplen and resolution of stamps.
 class CaptureReader {
  public:
-  // "-" is standard input. Errors: cannot open, empty, not a capture, a link type that is not known (named).
+  // "-" is standard input. Errors: cannot open, empty, not a capture, a link type that is not known (named). Waits for
+  // the header; of a pcapng pipe whose first interface is not Ethernet, for the first packet.
   static Result<CaptureReader> open(const std::string& path);
   // The same from an input that is open; it is read from here on.
   static Result<CaptureReader> open(InputFile file);
@@ -28,6 +31,9 @@ class CaptureReader {
   CaptureReader(CaptureReader&&) noexcept;
   CaptureReader& operator=(CaptureReader&&) noexcept;
   ~CaptureReader();
+
+  // Before the first frame: lengths that IP headers do not say are filled in (fill_length in ports/offload.h).
+  void fill_lengths(bool fill);
 
   // True and a frame; false at the end; an error where the file is truncated or corrupt, with the number of the packet.
   // Every frame before the damage has been delivered by then; each later call repeats the error. `frame.data` is valid
@@ -48,8 +54,11 @@ class CaptureReader {
   bool ready();
   // Waits until that may have changed, `limit_ns` at most; a signal may end it.
   void wait(uint64_t limit_ns) const;
-  // Of the capture. Frames of other types come as Ethernet (link_type.h).
+  // What all packets of the capture have; kEthernet where they differ. Frames of other types come as Ethernet
+  // (link_type.h).
   LinkType link() const;
+  // What the frame that next() gave last had.
+  LinkType frame_link() const;
 
   uint64_t packets() const;         // delivered so far
   const std::string& name() const;  // as given; "standard input" for "-"
@@ -57,7 +66,7 @@ class CaptureReader {
  private:
   struct State;
   Result<bool> next_classic(CapturedFrame& frame);
-  Result<bool> next_other(CapturedFrame& frame);
+  Result<bool> next_pcapng(CapturedFrame& frame);
   explicit CaptureReader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

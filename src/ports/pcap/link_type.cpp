@@ -71,6 +71,8 @@ std::optional<LinkType> link_type_of(uint32_t number) {
     case LinkType::kSll2:
       return number <= 0xffff ? std::optional(static_cast<LinkType>(number)) : std::nullopt;
   }
+  // What systems call raw IP among themselves (DLT_RAW: Linux and others, OpenBSD), and some programs in files.
+  if (number == 12 || number == 14) return LinkType::kRaw;
   return std::nullopt;
 }
 
