@@ -116,7 +116,7 @@ class RouteChange {
     if (!options(Words(text_, at, end_), said)) return;
     Rib one;
     std::vector<RankedRoute> ranked;
-    auto parsed = parse_routes(said.route, name_, one, &ranked);
+    auto parsed = parse_route_lines(said.route, name_, one, &ranked);
     if (!parsed) {
       if (parsed.error().diagnostics.empty()) findings_.error_at(at, end_ - at, parsed.error().message);
       for (Diagnostic d : parsed.error().diagnostics) {
@@ -134,7 +134,9 @@ class RouteChange {
       ranked.push_back({{{r.hi, r.lo, 6}, r.length}, r.next_hop, 0});
     }
     if (ranked.size() != 1) {
-      findings_.error_at(at, end_ - at, "this route cannot be used").expected = "PREFIX NEXTHOP";
+      const auto& why = parsed->warnings;
+      findings_.error_at(at, end_ - at, why.empty() ? "this route cannot be used" : why[0].message).expected =
+          "PREFIX NEXTHOP";
       return;
     }
     const uint8_t source = source_of(said);
@@ -203,6 +205,7 @@ class RouteChange {
           prefix ? fmt::format("'{}' has bits set past its length", word) : fmt::format("'{}' is not a prefix", word));
       d.expected = "such as 10.0.0.0/8 or 2001:db8::/32";
       if (prefix) d.suggestion = fmt::format("did you mean '{}'?", to_string(*prefix));
+      if (word == "default") d.suggestion = "write 0.0.0.0/0 or ::/0";
       return;
     }
     if (!left.done() || said.preference) {

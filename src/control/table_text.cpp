@@ -249,19 +249,17 @@ Result<std::string> edit_routes(std::string_view text, const RouteFile& file, co
   for (const IpPrefix& prefix : prefixes_of(*before)) {
     if (routes.candidates(prefix).empty()) changed.insert(to_string(prefix));
   }
+  const auto lines = lines_of_routes(text, file);
+  if (!lines) return lines.error();
   std::string out;
-  for (const std::string_view line : lines_of(text)) {
-    const std::string_view word = first_word(line);
-    bool gone = false;
-    if (word == "default") {
-      // Which of the two is in the line's next hop.
-      gone = changed.contains("0.0.0.0/0") && line.find(':') == std::string_view::npos;
-      gone |= changed.contains("::/0") && line.find(':') != std::string_view::npos;
-    } else if (const auto prefix = parse_prefix(word)) {
-      gone = changed.contains(to_string(*prefix));
-    }
-    if (!gone) add_line(out, line);
+  size_t at = 0;
+  for (const RouteLine& line : *lines) {
+    if (!changed.contains(to_string(line.prefix))) continue;
+    out += text.substr(at, line.begin - at);
+    at = line.end;
   }
+  out += text.substr(std::min(at, text.size()));
+  if (!out.empty() && out.back() != '\n') out += '\n';
   add_routes(out, routes, added, {});
   if (out.empty()) out = "# no routes\n";
   auto again = read_routes(out, file);

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include "control/route_change.h"
 #include "formats/adjacency_text.h"
 #include "formats/native_rules.h"
 #include "formats/qos_text.h"
+#include "net/text.h"
 
 namespace sluice {
 namespace {
@@ -142,14 +144,68 @@ TEST(TableText, ASourceOfAFileStaysItsOwn) {
   EXPECT_EQ(*out, "10.0.0.0/8 a\n");
 }
 
-TEST(TableText, RoutesThatAreNotALineEachAreRefused) {
+TEST(TableText, LinesOfIpRouteGoWithTheirRoute) {
+  const RouteFile file{"rib.txt", {}, {}, {}};
+  const std::string rest = "# end\n2001:db8::/32 via fe80::1 dev e0 metric 5 pref medium\n";
   const std::string text =
-      "10.0.0.0/8 proto static\n\tnexthop via 192.0.2.1 dev eth0 weight 1\n"
-      "\tnexthop via 192.0.2.2 dev eth0 weight 1\n";
+      "default nhid 3 proto bgp \n\tnexthop via inet6 fe80::1 dev eth0 weight 1\n"
+      "\tnexthop via 192.0.2.2 dev eth0 weight 1\nblackhole 10.0.0.0/8 \ndefault via fe80::2 dev e0\n" +
+      rest;
   SourcedRib rib = rib_of(text);
-  rib.remove({{0, 0x0a000000, 4}, 8}, 1, 0);
-  const auto out = edit_routes(text, {"rib.txt", {}, {}, {}}, rib);
-  EXPECT_FALSE(out.ok());
+  const auto same = edit_routes(text, file, rib);
+  ASSERT_TRUE(same.ok()) << to_string(same.error());
+  EXPECT_EQ(*same, text);
+  const auto metric_0 = [&](const IpPrefix& prefix) { return rib.remove(prefix, 1, 0); };
+  ASSERT_TRUE(metric_0({{0, 0x0a000000, 4}, 8}));
+  ASSERT_TRUE(metric_0({{0, 0, 6}, 0}));
+  const auto hop = static_cast<uint16_t>(rib.next_hops().intern("fe80::9%e1"));
+  rib.add({{0, 0, 4}, 0}, {0, hop, 1, 1, 0});
+  const auto out = edit_routes(text, file, rib);
+  ASSERT_TRUE(out.ok()) << to_string(out.error());
+  EXPECT_EQ(*out, rest + "source static\n0.0.0.0/0 via fe80::9%e1\n") << "an IPv4 route over an IPv6 neighbour";
+  EXPECT_EQ(*edit_routes(*out, file, rib), *out);
+}
+
+// Changes of a running table are lines as in a file, and what is written of them reads back the same.
+TEST(TableText, RoutesThatAreAddedToARunningTableAreReadAsLines) {
+  SourcedRib rib;
+  rib.begin();
+  const auto change = [&](const std::string& text) {
+    const auto steps = take_route_change(rib, text, "change");
+    return steps.ok() ? "" : to_string(steps.error());
+  };
+  const auto best = [](const SourcedRib& of, const char* prefix) {
+    const uint32_t hop = of.best(*parse_prefix(prefix));
+    return hop == 0 ? std::string("-") : std::string(of.next_hops().name(hop));
+  };
+  EXPECT_EQ(change("add default via inet6 fe80::1 dev e0 proto bgp metric 20\n"
+                   "add 10.0.0.0/8 nhid 3 nexthop via inet6 2001:db8::1 dev e0 weight 2 nexthop via 192.0.2.1 dev e1\n"
+                   "add blackhole 10.1.0.0/16\nadd default via 2001:db8::1 dev e0 metric 1024 pref medium\n"),
+            "");
+  const std::string written = routes_text(rib);
+  for (const SourcedRib& one : {rib_of(written), rib}) {
+    EXPECT_EQ(best(one, "0.0.0.0/0"), "fe80::1%e0");
+    EXPECT_EQ(best(one, "::/0"), "2001:db8::1");
+    EXPECT_EQ(best(one, "10.0.0.0/8"), "2001:db8::1*2+192.0.2.1");
+    EXPECT_EQ(best(one, "10.1.0.0/16"), "blackhole");
+  }
+  EXPECT_TRUE(rib_of(written).same_routes(rib));
+  EXPECT_NE(
+      change("add 10.2.0.0/16 from 192.0.2.0/24 via 192.0.2.1 dev e0\n").find("routes by source are not supported"),
+      std::string::npos);
+  EXPECT_NE(change("add default via inet 192.0.2.1 dev e0\n").find("may be of either family"), std::string::npos);
+  EXPECT_NE(change("add [{\"dst\":\"10.2.0.0/16\",\"dev\":\"e0\"}]\n").find("is not a prefix"), std::string::npos);
+  EXPECT_NE(change("delete default\n").find("write 0.0.0.0/0 or ::/0"), std::string::npos);
+  EXPECT_EQ(change("delete 0.0.0.0/0\ndelete 10.0.0.0/8\n"), "");
+  EXPECT_EQ(best(rib, "0.0.0.0/0"), "-");
+  EXPECT_EQ(best(rib, "::/0"), "2001:db8::1");
+}
+
+TEST(TableText, RoutesOfOtherFormatsAreNotWritten) {
+  const std::string text = "[{\"dst\":\"10.0.0.0/8\",\"dev\":\"e0\",\"flags\":[]}]\n";
+  const auto out = edit_routes(text, {"rib.json", {}, {}, {}}, rib_of(text));
+  ASSERT_FALSE(out.ok());
+  EXPECT_NE(out.error().message.find("ip -j route"), std::string::npos);
 }
 
 TEST(TableText, AdjacenciesThatChangeLeaveTheOthers) {

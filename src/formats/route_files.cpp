@@ -276,6 +276,25 @@ Result<RouteFile> parse_route_file(const std::string& text) {
   return file;
 }
 
+Result<std::vector<RouteLine>> lines_of_routes(std::string_view text, const RouteFile& file) {
+  auto sections = split_sections(text, file.path, file);
+  if (!sections) return std::move(sections).error();
+  std::vector<RouteLine> all;
+  for (const Section& section : *sections) {
+    const std::string_view part = text.substr(section.begin, section.end - section.begin);
+    if (const RouteFormat format = detect_route_format(part); format != RouteFormat::kLines)
+      return Error(fmt::format("{} is the output of {}, and lines of routes are what can be written", file.path,
+                               to_string(format)));
+    Rib rib;
+    std::vector<RankedRoute> ranked;
+    const size_t before = all.size();
+    auto report = parse_route_lines(part, file.path, rib, &ranked, &all);
+    if (!report) return std::move(report).error();
+    for (size_t i = before; i < all.size(); ++i) all[i].begin += section.begin, all[i].end += section.begin;
+  }
+  return all;
+}
+
 std::vector<std::string> split_route_files(const std::string& text) {
   std::vector<std::string> files;
   for (size_t at = 0; at < text.size();) {

@@ -46,4 +46,7 @@ Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport
 Result<SourcedRib> read_route_sources(const std::vector<std::string>& files, RouteReport* report = nullptr,
                                       MrtOptions mrt = {}, const NextHopIds& ids = {}, InputSet* inputs = nullptr);
 
+// The lines of a text that its routes were read from. Errors: those of its lines; a text of another format.
+Result<std::vector<RouteLine>> lines_of_routes(std::string_view text, const RouteFile& file);
+
 }  // namespace sluice

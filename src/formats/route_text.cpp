@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <map>
-#include <tuple>
 
+#include "formats/route_record.h"
 #include "net/text.h"
 
 namespace sluice {
@@ -95,46 +94,26 @@ const char* fast_prefix6(const char* p, const char* end, uint64_t& hi, uint64_t&
   return p;
 }
 
-// An address that means something on its link alone (RFC 4291, RFC 3927): the interface belongs to the next hop.
-bool is_link_local(std::string_view word) {
-  // Most words are seen to be others without being read.
-  if (word.empty() || ((word[0] | 0x20) != 'f' && !word.starts_with("169.254."))) return false;
-  const auto address = parse_ip(word);
-  if (!address) return false;
-  return address->family == 6 ? address->hi >> 54 == 0x3fa : address->lo >> 16 == 0xa9fe;
-}
-
+// Lines of text: PREFIX NEXTHOP, and what `ip route` prints.
 class RouteTextParser {
  public:
-  RouteTextParser(std::string_view text, const std::string& file, Rib& rib, std::vector<RankedRoute>* ranked)
-      : text_(text), rib_(rib), findings_(file, text), out_(ranked) {}
+  explicit RouteTextParser(RouteSink& sink) : sink_(sink), text_(sink.text()), rib_(sink.rib()) {}
 
-  Result<RouteReport> parse() {
-    const Rib::Mark mark = rib_.mark();
+  void parse() {
     const char* p = text_.data();
     const char* const end = p + text_.size();
-    while (p != end && !full_) {
+    while (p != end && !sink_.full()) {
       const void* newline = std::memchr(p, '\n', static_cast<size_t>(end - p));
       const char* stop = newline != nullptr ? static_cast<const char*>(newline) : end;
       next_line_ = newline != nullptr ? stop + 1 : end;
       line(p, stop);
       p = next_line_;
     }
-    if (!findings_.ok()) {
-      rib_.rollback(mark);
-      return findings_.to_error();
-    }
-    report_.warnings = findings_.all();
-    if (out_ != nullptr) {
-      out_->insert(out_->end(), ranked_.begin(), ranked_.end());
-    } else if (!ranked_.empty()) {
-      fold_ranked();
-    }
-    return std::move(report_);
   }
 
  private:
   void line(const char* p, const char* end) {
+    const char* const begin = p;
     while (p != end && is_separator(*p)) ++p;
     if (p == end || *p == '#') return;
     uint32_t address;
@@ -143,8 +122,8 @@ class RouteTextParser {
         rest != nullptr && (address & ~high_mask32(length)) == 0) {
       const uint32_t next_hop = fast_next_hop(rest, end);
       if (next_hop != 0) {
-        rib_.add4(address, length, next_hop);
-        ++report_.routes4;
+        sink_.add4(address, length, next_hop);
+        sink_.note_line({{0, address, 4}, length}, offset(begin), offset(next_line_));
         return;
       }
     }
@@ -154,12 +133,13 @@ class RouteTextParser {
         (lo & ~high_mask64(length > 64 ? length - 64u : 0)) == 0) {
       const uint32_t next_hop = fast_next_hop(rest, end);
       if (next_hop != 0) {
-        rib_.add6(hi, lo, length, next_hop);
-        ++report_.routes6;
+        sink_.add6(hi, lo, length, next_hop);
+        sink_.note_line({{hi, lo, 6}, length}, offset(begin), offset(next_line_));
         return;
       }
     }
     slow_line(p, end);
+    if (sink_.taken().address.family != 0 && taken_) sink_.note_line(sink_.taken(), offset(begin), offset(next_line_));
   }
 
   // The id of the one plain word that ends the line, or 0 where there is anything more to it.
@@ -173,11 +153,7 @@ class RouteTextParser {
     return rib_.intern(name);
   }
 
-  size_t offset(std::string_view word) const { return static_cast<size_t>(word.data() - text_.data()); }
-
-  Diagnostic& error(std::string_view word, std::string message) {
-    return findings_.error_at(offset(word), word.size(), std::move(message));
-  }
+  size_t offset(const char* p) const { return static_cast<size_t>(p - text_.data()); }
 
   static std::string_view next_word(const char*& p, const char* end) {
     while (p != end && is_separator(*p)) ++p;
@@ -187,34 +163,63 @@ class RouteTextParser {
     return {begin, static_cast<size_t>(p - begin)};
   }
 
-  // The words that `ip route` puts before a prefix: those that are the next hop themselves, those of the host itself,
-  // and those that no packet goes by here.
-  static bool is_dropping_type(std::string_view word) {
-    return word == "blackhole" || word == "unreachable" || word == "prohibit" || word == "throw";
-  }
-  static bool is_own_type(std::string_view word) { return word == "local" || word == "broadcast" || word == "anycast"; }
-  static bool is_other_type(std::string_view word) { return word == "multicast" || word == "nat"; }
-  static bool is_used_table(std::string_view word) {
-    return word == "main" || word == "254" || word == "local" || word == "255";
-  }
   static bool has_word(const char* p, const char* end, std::string_view wanted) {
     for (std::string_view word = next_word(p, end); !word.empty(); word = next_word(p, end)) {
       if (word == wanted) return true;
     }
     return false;
   }
-  // Whether the line after this one goes on with `nexthop`.
-  bool goes_on() const {
+  static bool has_more(const char* p, const char* end) { return !next_word(p, end).empty(); }
+  // Whether the next line begins with this word and goes on.
+  bool next_begins(std::string_view wanted) const {
     const char* p = next_line_;
     const char* const end = text_.data() + text_.size();
     while (p != end && is_separator(*p)) ++p;
-    constexpr std::string_view kWord = "nexthop";
     const auto left = static_cast<size_t>(end - p);
-    return left > kWord.size() && std::string_view(p, kWord.size()) == kWord && is_separator(p[kWord.size()]);
+    return left > wanted.size() && std::string_view(p, wanted.size()) == wanted &&
+           (is_separator(p[wanted.size()]) || (p[wanted.size()] == '\n' && wanted == "cache"));
+  }
+  // The next line, which is taken with this one.
+  std::string_view take_next_line() {
+    const char* const begin = next_line_;
+    const char* const text_end = text_.data() + text_.size();
+    const void* newline = std::memchr(begin, '\n', static_cast<size_t>(text_end - begin));
+    const char* const stop = newline != nullptr ? static_cast<const char*>(newline) : text_end;
+    next_line_ = newline != nullptr ? stop + 1 : text_end;
+    return {begin, static_cast<size_t>(stop - begin)};
+  }
+  // `ip -d route` says of a route's next hop object what the route says, `ip route get` that the route is a cached one.
+  void skip_details() {
+    while (next_begins("nh_info") || next_begins("cache")) take_next_line();
+  }
+  // Whether the line after this one goes on with `nexthop`.
+  bool goes_on() {
+    while (next_begins("nh_info")) {
+      const char* const begin = next_line_;
+      const std::string_view line = take_next_line();
+      if (!has_word(line.data(), line.data() + line.size(), "nexthop")) continue;
+      next_line_ = begin;  // with -o it begins the line of the members
+      return true;
+    }
+    return next_begins("nexthop");
   }
 
-  // The members of a multipath route that a line names, added to `name`. False: an error was reported.
-  bool members(const char* p, const char* end, std::string& name) {
+  // What stands behind `via`: "inet6 ADDRESS" or "ADDRESS", which words are taken. False: an error was reported.
+  bool gateway(const char*& q, const char* end, RouteHop& hop) {
+    hop.via = next_word(q, end);
+    hop.inet6 = hop.via == "inet6";
+    const bool inet = hop.via == "inet";
+    if (hop.inet6 || inet) hop.via = next_word(q, end);
+    if (inet && route_.prefix == "default") {
+      sink_.error(hop.via.empty() ? route_.where : hop.via, "'default' over 'inet' may be of either family",
+                  "0.0.0.0/0 or ::/0");
+      return false;
+    }
+    return true;
+  }
+
+  // The members of a multipath route that a line names. False: an error was reported.
+  bool members(const char* p, const char* end) {
     const char* q = p;
     std::string_view word = next_word(q, end);
     while (!word.empty()) {
@@ -223,267 +228,255 @@ class RouteTextParser {
         continue;
       }
       const std::string_view begin = word;
-      std::string_view hop, device, weight;
+      RouteHop hop;
       bool dead = false;
       for (word = next_word(q, end); !word.empty() && word != "nexthop"; word = next_word(q, end)) {
         dead |= word == "dead";
+        if (word == "encap") route_.skip = RouteSkip::kTunnel;
+        if (word == "pref") route_.family = 6;
         if (word == "via") {
-          hop = next_word(q, end);
-          if (hop == "inet6" || hop == "inet") hop = next_word(q, end);
+          if (!gateway(q, end, hop)) return false;
         } else if (word == "dev") {
-          device = next_word(q, end);
+          hop.dev = next_word(q, end);
         } else if (word == "weight") {
-          weight = next_word(q, end);
+          hop.weight = next_word(q, end);
         }
       }
-      if (hop.empty()) std::swap(hop, device);
-      if (hop.empty()) {
-        error(begin, "'nexthop' without a next hop").expected = "nexthop via ADDRESS dev NAME weight N";
+      if (hop.via.empty() && hop.dev.empty()) {
+        sink_.error(begin, "'nexthop' without a next hop", "nexthop via ADDRESS dev NAME weight N");
         return false;
       }
-      if (dead) continue;
-      if (!name.empty()) name += '+';
-      name += hop;
-      if (!device.empty() && is_link_local(hop)) name.append("%").append(device);
-      if (!weight.empty() && weight != "1") {
-        name += '*';
-        name += weight;
-      }
-      if (name.size() > 4 * kMaxName) break;  // refused by its length below
+      if (!dead) route_.hops.push_back(hop);
     }
     return true;
   }
 
-  using PrefixKey = std::tuple<uint8_t, uint64_t, uint64_t, uint8_t>;
-  static PrefixKey key_of(const IpPrefix& p) { return {p.address.family, p.address.hi, p.address.lo, p.length}; }
-
-  // A line with a metric. Of equal ones the first stands; IPv6 gateways share the traffic, as the kernel has it, whose
-  // older tools print a line for each.
-  bool rank(const IpPrefix& prefix, std::string_view next_hop, uint32_t metric, bool gateway) {
-    const auto [at, fresh] = places_.try_emplace({key_of(prefix), metric}, ranked_.size());
-    if (fresh) {
-      const uint32_t id = rib_.intern(next_hop);
-      if (id != 0) ranked_.push_back({prefix, id, metric});
-      gateways_.push_back(gateway);
-      ++(prefix.address.family == 4 ? report_.routes4 : report_.routes6);
-      return id != 0;
-    }
-    RankedRoute& first = ranked_[at->second];
-    const std::string together = fmt::format("{}+{}", rib_.next_hop_name(first.next_hop), next_hop);
-    if (prefix.address.family != 6 || !gateway || !gateways_[at->second] || together.size() > kMaxName) {
-      ++report_.skipped;
-      return true;
-    }
-    const uint32_t id = rib_.intern(together);
-    if (id != 0) first.next_hop = id;
-    return id != 0;
-  }
-  void fold_ranked() {
-    rib_.settle();
-    std::stable_sort(ranked_.begin(), ranked_.end(), [](const RankedRoute& a, const RankedRoute& b) {
-      return std::tuple(key_of(a.prefix), a.metric) < std::tuple(key_of(b.prefix), b.metric);
-    });
-    for (size_t i = 0; i < ranked_.size(); ++i) {
-      const RankedRoute& r = ranked_[i];
-      const bool first = i == 0 || ranked_[i - 1].prefix != r.prefix;
-      if (first && rib_.find(r.prefix) == 0) {
-        best_.push_back(r);
-      } else {
-        ++report_.skipped;
-        --(r.prefix.address.family == 4 ? report_.routes4 : report_.routes6);
+  // Reads the words of `ip route` behind the prefix, and of a multipath route those before its members. False: an error
+  // was reported.
+  bool keys(const char* q, const char* end) {
+    bool first_word = true;
+    for (std::string_view w = next_word(q, end); !w.empty() && w != "nexthop" && w != "nh_info";
+         w = next_word(q, end)) {
+      // The first word may be a next hop of any name, where it is the only one, and so may what comes after `via` and
+      // `dev`.
+      const char* ahead = q;
+      const std::string_view value = next_word(ahead, end);
+      const bool key = w == "via" || w == "dev" || w == "proto" || w == "metric" || w == "table" || w == "encap" ||
+                       w == "from" || w == "tos" || w == "dsfield";
+      const bool name = first_word && (!key || value.empty());
+      first_word = false;
+      if (name) continue;
+      if (w == "via" || w == "dev" || w == "src") q = ahead;
+      if (w == "via" && (value == "inet6" || value == "inet")) next_word(q, end);
+      if (w == "dev") route_.first = true;
+      if (w == "metric") {
+        q = ahead;
+        uint32_t metric = 0;
+        const auto [stop, code] = std::from_chars(value.data(), value.data() + value.size(), metric);
+        if (code != std::errc() || stop != value.data() + value.size()) {
+          sink_.error(value.empty() ? w : value, fmt::format("'{}' is not a metric", shown_word(value)),
+                      "0 to 4294967295");
+          return false;
+        }
+        route_.metric = metric;
+      }
+      const auto skip = [&](RouteSkip why) {
+        if (route_.skip != RouteSkip::kUnused) route_.skip = why;
+      };
+      if (w == "table") {
+        q = ahead;
+        if (!is_used_route_table(value)) skip(RouteSkip::kUnused);
+      }
+      if (w == "dead") skip(RouteSkip::kUnused);
+      if (w == "encap") skip(RouteSkip::kTunnel);
+      if (w == "from" && !is_any_source(value)) skip(RouteSkip::kSource);
+      if ((w == "tos" || w == "dsfield") && value != "0x00" && value != "0") skip(RouteSkip::kTos);
+      // What `default` alone does not say: words that `ip -6 route` or `ip -4 route` alone prints.
+      if (w == "pref" || w == "hoplimit" || w == "error" || (w == "proto" && value == "ra")) route_.family = 6;
+      if (w == "scope" && value != "global" && value != "0") route_.family = 4;
+      if (w == "src") {
+        if (const auto source = parse_ip(value)) route_.family = source->family;
       }
     }
-    for (const RankedRoute& r : best_) rib_.add(r.prefix, r.next_hop);
+    return true;
   }
 
+  // Whether there is no prefix, which is reported then.
+  bool wrong_prefix() {
+    if (route_.prefix == "default" || parse_prefix(route_.prefix)) return false;
+    route_.skip = RouteSkip::kNo;
+    sink_.take(route_);
+    return true;
+  }
+
+  // Hands the line, and those that belong to it, to the sink, or reports what is wrong with it.
   void slow_line(const char* p, const char* end) {
-    const std::string_view first = next_word(p, end);
-    std::string_view where = first;
-    std::string_view next_hop;
+    taken_ = false;
+    route_.clear();
+    std::string_view where = next_word(p, end);
+    const std::string_view first = where;
     const char* const expected = "PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME";
-    const bool dropping = is_dropping_type(first), own = is_own_type(first), other = is_other_type(first);
-    if (dropping || own || other || first == "unicast") {
+    const std::string_view type = route_type(first);
+    const bool dropping = is_dropping_type(type), own = is_own_type(type), other = is_other_type(type);
+    if (!type.empty()) {
       where = next_word(p, end);
       if (where.empty()) {
-        error(first, fmt::format("'{}' without a prefix", first)).expected = expected;
+        sink_.error(first, fmt::format("'{}' without a prefix", first), expected);
         return;
       }
+      route_.first = true;
     }
-    uint32_t metric = 0;
-    bool six = false;  // words that only `ip -6 route` prints: what `default` alone does not say
-    bool unused = other, encapsulated = false;
-    {
-      const char* q = p;
-      bool first_word = true;
-      for (std::string_view w = next_word(q, end); !w.empty() && w != "nexthop"; w = next_word(q, end)) {
-        // The first word may be a next hop of any name, where it is the only one, and so may what comes after `via` and
-        // `dev`.
-        const char* ahead = q;
-        const bool key = w == "via" || w == "dev" || w == "proto" || w == "metric" || w == "table" || w == "encap";
-        const bool name = first_word && (!key || next_word(ahead, end).empty());
-        first_word = false;
-        if (name) continue;
-        if (w == "via" || w == "dev") next_word(q, end);
-        if (w == "metric") {
-          const std::string_view word = next_word(q, end);
-          const auto [stop, code] = std::from_chars(word.data(), word.data() + word.size(), metric);
-          if (code != std::errc() || stop != word.data() + word.size()) {
-            error(word.empty() ? w : word, fmt::format("'{}' is not a metric", printable(word))).expected =
-                "0 to 4294967295";
-            return;
-          }
-        }
-        if (w == "table") unused |= !is_used_table(next_word(q, end));
-        unused |= w == "dead";
-        encapsulated |= w == "encap";
-        six |= w == "pref" || w == "hoplimit" || w == "error";
-      }
-    }
-    std::string together;  // the name of a multipath route, or of an address and its interface
-    bool gateway = false;
+    route_.where = route_.prefix = where;
+    if (other) route_.skip = RouteSkip::kUnused;
+    if (!keys(p, end)) return;
     std::string_view word = next_word(p, end);
-    if (word == "nhid") {
-      next_word(p, end);
+    // Pairs of words that stand before the next hop.
+    for (const char* ahead = p; word == "nhid" || word == "from" || word == "tos" || word == "dsfield"; ahead = p) {
+      if (next_word(ahead, end).empty()) break;
+      p = ahead;
       word = next_word(p, end);
     }
-    const bool here = word == "nexthop" || (word != "via" && word != "dev" && has_word(p, end, "nexthop"));
+    const bool here =
+        (word == "nexthop" && has_more(p, end)) || (word != "via" && word != "dev" && has_word(p, end, "nexthop"));
     if (dropping) {
-      next_hop = first;
+      route_.name = type;
+      route_.assigned = type != first;
     } else if (here || (word != "via" && word != "dev" && goes_on())) {
-      const char* const line_begin = word.empty() ? end : word.data();
-      encapsulated |= has_word(line_begin, end, "encap");
-      if (!members(line_begin, end, together)) return;
-      const char* const text_end = text_.data() + text_.size();
+      route_.first = true;
+      if (!members(word.empty() ? end : word.data(), end)) return;
       while (goes_on()) {
-        const void* newline = std::memchr(next_line_, '\n', static_cast<size_t>(text_end - next_line_));
-        const char* const stop = newline != nullptr ? static_cast<const char*>(newline) : text_end;
-        const char* const begin = next_line_;
-        next_line_ = newline != nullptr ? stop + 1 : text_end;
-        encapsulated |= has_word(begin, stop, "encap");
-        if (!members(begin, stop, together)) return;
+        const std::string_view next = take_next_line();
+        if (!members(next.data(), next.data() + next.size())) return;
       }
-      next_hop = together;
-      unused |= together.empty();  // every member is dead
+      if (route_.hops.empty()) route_.skip = RouteSkip::kUnused;  // every member is dead
     } else if (word == "via" || word == "dev") {
+      RouteHop hop;
       const std::string_view key = word;
-      next_hop = next_word(p, end);
-      gateway = key == "via";
-      if (gateway && (next_hop == "inet6" || next_hop == "inet")) next_hop = next_word(p, end);
-      if (next_hop.empty()) {
-        error(key, fmt::format("'{}' without a next hop", key)).expected = expected;
+      if (key == "dev") {
+        hop.dev = next_word(p, end);
+      } else {
+        if (!gateway(p, end, hop)) return;
+        find_device(p, end, hop);
+      }
+      if (hop.via.empty() && (hop.dev.empty() || key == "via")) {
+        sink_.error(key, fmt::format("'{}' without a next hop", key), expected);
         return;
       }
       // The rest of a line of `ip route` says nothing about where the packet goes once the next hop is known.
-    } else if (!own && !other && !encapsulated) {
-      next_hop = word;
-      if (!next_hop.empty()) word = next_word(p, end);
-      if (!next_hop.empty() && !word.empty() && word != "dev" && word != "metric") {
-        error(word, fmt::format("unexpected '{}' after the next hop", printable(word))).expected = expected;
+      route_.hops.push_back(hop);
+    } else if (!own && !other && route_.skip != RouteSkip::kTunnel) {
+      RouteHop hop{.via = word, .dev = {}, .weight = {}};
+      if (!word.empty()) word = next_word(p, end);
+      if (!word.empty() && word != "dev" && word != "metric") {
+        if (!wrong_prefix())
+          sink_.error(word, fmt::format("unexpected '{}' after the next hop", shown_word(word)), expected);
         return;
       }
-    }
-    if (together.empty() && is_link_local(next_hop)) {
-      while (!word.empty() && word != "dev") word = next_word(p, end);
-      if (const std::string_view device = next_word(p, end); word == "dev" && !device.empty())
-        next_hop = together = fmt::format("{}%{}", next_hop, device);
-    }
-    IpPrefix prefix;
-    bool host_bits = false;
-    if (where == "default") {
-      const std::string_view one = next_hop.substr(0, next_hop.find_first_of("+*%"));
-      const bool six_hop = one.find(':') != std::string_view::npos && parse_ip(one);
-      prefix.address.family = six_hop || six ? 6 : 4;
-    } else if (auto parsed = parse_prefix(where, &host_bits)) {
-      prefix = *parsed;
-    } else {
-      bad_prefix(where);
-      return;
-    }
-    if (own) next_hop = "local";
-    if (encapsulated && !unused) {
-      findings_
-          .warning_at(offset(where), where.size(), fmt::format("{} goes into a tunnel, which is not supported", where))
-          .suggestion = "the route is skipped";
-    }
-    if (unused || encapsulated) {
-      ++report_.skipped;
-      return;
-    }
-    if (next_hop.empty()) {
-      findings_.error_at(offset(where) + where.size(), 1, fmt::format("{} has no next hop", where)).expected = expected;
-      return;
-    }
-    // Where to point: a name put together here stands nowhere in the text.
-    const std::string_view at = together.empty() && !own ? next_hop : where;
-    if (next_hop.size() > kMaxName) {
-      error(at, fmt::format("a next hop of {} bytes", next_hop.size())).expected = "at most 255 bytes";
-      return;
-    }
-    for (const char& c : next_hop) {
-      if (c > ' ' && c < 0x7f) continue;
-      error(together.empty() ? std::string_view(&c, 1) : where,
-            fmt::format("byte 0x{:02x} in a next hop", static_cast<unsigned char>(c)))
-          .expected = "printable ASCII";
-      return;
-    }
-    const uint32_t id = metric == 0 ? rib_.intern(next_hop) : 0;
-    if (metric == 0 ? id == 0 : !rank(prefix, next_hop, metric, gateway)) {
-      error(at, fmt::format("more than {} different next hops", Rib::kMaxNextHops));
-      full_ = true;  // every further line would say the same
-      return;
-    }
-    if (host_bits) {
-      Diagnostic& d = findings_.warning_at(offset(where), where.size(), fmt::format("{} has host bits set", where));
-      d.suggestion = fmt::format("taken as {}", to_string(prefix));
-    }
-    if (metric != 0) return;  // it was counted
-    rib_.add(prefix, id);
-    ++(prefix.address.family == 4 ? report_.routes4 : report_.routes6);
-  }
-
-  static std::string printable(std::string_view word) {
-    std::string out(word.substr(0, 64));
-    for (char& c : out) {
-      if (c < ' ' || c > '~') c = '?';
-    }
-    return out;
-  }
-
-  void bad_prefix(std::string_view where) {
-    Diagnostic& d = error(where, fmt::format("'{}' is not a prefix", printable(where)));
-    d.expected = "an IPv4 or IPv6 prefix, for example 192.0.2.0/24 or 2001:db8::/32";
-    const size_t slash = where.find('/');
-    const auto address = parse_ip(where.substr(0, slash));
-    if (address && slash != std::string_view::npos) {
-      d.message =
-          fmt::format("'{}' is not a prefix length of IPv{}", printable(where.substr(slash + 1)), address->family);
-      d.expected = address->family == 4 ? "0 to 32" : "0 to 128";
-      // 10.0.0.0/255.0.0.0 is how older tools write it.
-      const auto mask = parse_ipv4(where.substr(slash + 1));
-      if (address->family == 4 && mask) {
-        const auto length = static_cast<unsigned>(__builtin_popcount(*mask));
-        if (*mask == high_mask32(length)) d.suggestion = fmt::format("write {}/{}", where.substr(0, slash), length);
+      if (word == "dev") {
+        hop.dev = next_word(p, end);
+      } else {
+        find_device(p, end, hop);
+      }
+      if (hop.dev.empty()) {
+        route_.name = hop.via;
+      } else {
+        route_.hops.push_back(hop);
       }
     }
+    if (own) {
+      route_.name = "local";
+      route_.assigned = true;
+    }
+    if (route_.skip == RouteSkip::kNo && route_.name.empty() && route_.hops.empty()) {
+      if (wrong_prefix()) return;
+      sink_.error({where.data() + where.size(), 1}, fmt::format("{} has no next hop", where), expected);
+      return;
+    }
+    skip_details();
+    sink_.take(route_);
+    taken_ = true;
   }
 
-  std::string_view text_;
+  // The interface of an address: that of `dev` further on in the line.
+  static void find_device(const char* p, const char* end, RouteHop& hop) {
+    for (std::string_view word = next_word(p, end); !word.empty() && word != "nh_info"; word = next_word(p, end)) {
+      if (word != "dev") continue;
+      hop.dev = next_word(p, end);
+      return;
+    }
+  }
+
+  RouteSink& sink_;
+  const std::string_view text_;
   Rib& rib_;
-  Diagnostics findings_;
-  RouteReport report_;
   const char* next_line_ = nullptr;
-  std::vector<RankedRoute> ranked_, best_;
-  std::vector<bool> gateways_;                               // of ranked_
-  std::map<std::pair<PrefixKey, uint32_t>, size_t> places_;  // in ranked_
-  std::vector<RankedRoute>* out_;
-  bool full_ = false;
+  RouteRecord route_;
+  bool taken_ = false;
 };
+
+// The first line of a text that says something.
+std::string_view first_line_of(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const size_t begin = line.find_first_not_of(" \t\r,");
+    if (begin != std::string_view::npos && line[begin] != '#') return line;
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  return {};
+}
 
 }  // namespace
 
+RouteFormat detect_route_format(std::string_view text) {
+  std::string_view line = first_line_of(text);
+  if (looks_like_frr_route(line) || line.starts_with("Codes:")) return RouteFormat::kFrr;
+  line.remove_prefix(std::min(line.find_first_not_of(" \t\r,"), line.size()));
+  const std::string_view word = line.substr(0, line.find_first_of(" \t\r"));
+  if (line.starts_with('[')) return RouteFormat::kIpJson;
+  if (line.starts_with('{')) return RouteFormat::kFrrJson;
+  if (word == "Kernel" || word == "Destination") return RouteFormat::kNetTools;
+  if (word == "BIRD" || word == "Table") return RouteFormat::kBird;
+  if (is_vrf_line(line)) return RouteFormat::kFrr;
+  return RouteFormat::kLines;
+}
+
+const char* to_string(RouteFormat format) {
+  constexpr const char* kNames[] = {
+      "lines", "ip -j route", "FRR's show ip route json", "FRR's show ip route", "BIRD's show route", "route -n"};
+  return kNames[static_cast<size_t>(format)];
+}
+
 Result<RouteReport> parse_routes(std::string_view text, const std::string& file, Rib& rib,
                                  std::vector<RankedRoute>* ranked) {
-  return RouteTextParser(text, file, rib, ranked).parse();
+  RouteSink sink(text, file, rib, ranked);
+  switch (detect_route_format(text)) {
+    case RouteFormat::kLines:
+      RouteTextParser(sink).parse();
+      break;
+    case RouteFormat::kIpJson:
+      read_ip_json(sink);
+      break;
+    case RouteFormat::kFrrJson:
+      read_frr_json(sink);
+      break;
+    case RouteFormat::kFrr:
+      read_frr_routes(sink);
+      break;
+    case RouteFormat::kBird:
+      read_bird_routes(sink);
+      break;
+    case RouteFormat::kNetTools:
+      read_net_tools(sink);
+      break;
+  }
+  return sink.finish();
+}
+
+Result<RouteReport> parse_route_lines(std::string_view text, const std::string& file, Rib& rib,
+                                      std::vector<RankedRoute>* ranked, std::vector<RouteLine>* lines) {
+  RouteSink sink(text, file, rib, ranked, lines);
+  RouteTextParser(sink).parse();
+  return sink.finish();
 }
 
 }  // namespace sluice

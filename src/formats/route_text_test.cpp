@@ -219,6 +219,167 @@ TEST(RouteText, OtherTablesTunnelsAndDeadRoutesAreLeftOut) {
   EXPECT_EQ(report->warnings[0].line, 7u);
 }
 
+struct Read {
+  Rib rib;
+  RouteReport report;
+};
+Read read_all(std::string_view text) {
+  Read all;
+  auto report = parse_routes(text, "routes", all.rib);
+  EXPECT_TRUE(report.ok()) << text << (report.ok() ? "" : to_string(report.error()));
+  if (report) all.report = std::move(*report);
+  all.rib.settle();
+  return all;
+}
+
+// RFC 8950: an IPv4 route over an IPv6 neighbour.
+TEST(RouteText, DefaultOverInet6IsAnIPv4Route) {
+  for (const auto& [text, hop] : {
+           std::pair{"default via inet6 fe80::1 dev e0 proto bird src 192.0.2.5 metric 32 \n", "fe80::1%e0"},
+           {"default nhid 30 via inet6 2001:db8:1::1 dev e0 proto bgp metric 20 \n", "2001:db8:1::1"},
+           {"default via inet6 2001:db8::1\n", "2001:db8::1"},
+           {"unicast default via inet6 fe80::1 dev e0 proto boot scope global \n", "fe80::1%e0"},
+           {"default nhid 9 proto bgp metric 20 \n\tnexthop via inet6 fe80::1 dev e0 weight 1 \n"
+            "\tnexthop via inet6 fe80::2 dev e1 weight 2 \n",
+            "fe80::1%e0+fe80::2%e1*2"},
+           {"default \\\tnexthop via 192.0.2.1 dev e0 weight 1 \\\tnexthop via inet6 fe80::2 dev e1 weight 1 \n",
+            "192.0.2.1+fe80::2%e1"},
+           {"[{\"dst\":\"default\",\"via\":{\"family\":\"inet6\",\"host\":\"fe80::1\"},\"dev\":\"e0\",\"flags\":[]}]",
+            "fe80::1%e0"},
+       }) {
+    const Read all = read_all(text);
+    EXPECT_EQ(next_hop(all.rib, "0.0.0.0/0"), hop) << text;
+    EXPECT_EQ(next_hop(all.rib, "::/0"), "-") << text;
+    EXPECT_TRUE(all.report.warnings.empty());
+  }
+}
+
+// `default` is never of a family that nothing says, without a word.
+TEST(RouteText, TheFamilyOfDefaultIsWhatTheLineOrTheFileSays) {
+  struct Case {
+    const char* text;
+    int family;
+    bool warned;
+  };
+  for (const Case& c : {
+           Case{"default via 192.0.2.1 dev e0\n2001:db8::/32 a\n", 4, false},
+           {"default via 2001:db8::1 dev e0\n10.0.0.0/8 a\n", 6, false},
+           {"default 2001:db8::1\n10.0.0.0/8 a\n", 6, false},
+           {"default 192.0.2.1+b*2\n2001:db8::/32 a\n", 4, false},
+           {"default dev wg0 metric 1024 pref medium\n", 6, false},
+           {"default dev wg0 proto ra metric 1024\n10.0.0.0/8 a\n", 6, false},
+           {"default dev wg0 scope link \n2001:db8::/32 a\n", 4, false},
+           {"default dev wg0 src 192.0.2.1\n2001:db8::/32 a\n", 4, false},
+           {"default dev wg0 src 2001:db8::5\n10.0.0.0/8 a\n", 6, false},
+           {"default metric 1024 pref medium\n\tnexthop dev e0 weight 1 \n\tnexthop dev e1 weight 1 \n", 6, false},
+           {"default dev wg0\n", 4, false},
+           {"default core\n10.0.0.0/8 a\n", 4, false},
+           {"unreachable default\n10.0.0.0/8 a\n", 4, false},
+           {"unreachable default dev lo metric 4294967295 pref medium\n", 6, false},
+           // Nothing says it.
+           {"default dev wg0 metric 1024\nunreachable 2001:db8::/32 dev lo\n", 6, true},
+           {"2001:db8::/32 a\ndefault core\n10.0.0.0/8 a\n", 4, true},
+           {"[{\"dst\":\"default\",\"dev\":\"wg0\"},{\"dst\":\"2001:db8::/32\",\"dev\":\"e0\"}]", 6, true},
+           {"[{\"dst\":\"default\",\"dev\":\"wg0\",\"scope\":\"link\"},{\"dst\":\"2001:db8::/32\",\"dev\":\"e0\"}]", 4,
+            false},
+       }) {
+    const Read all = read_all(c.text);
+    EXPECT_EQ(next_hop(all.rib, "0.0.0.0/0") != "-", c.family == 4) << c.text;
+    EXPECT_EQ(next_hop(all.rib, "::/0") != "-", c.family == 6) << c.text;
+    ASSERT_EQ(all.report.warnings.size(), c.warned ? 1u : 0u) << c.text;
+    if (c.warned) EXPECT_NE(all.report.warnings[0].suggestion.find("write 0.0.0.0/0 or ::/0"), std::string::npos);
+  }
+  Rib rib;
+  auto wrong = parse_routes("default via inet 192.0.2.1 dev e0\n", "routes", rib);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().diagnostics[0].column, 18u);
+}
+
+TEST(RouteText, RoutesForSomePacketsAloneAreLeftOutWithOneWarningOfEachKind) {
+  const Read all = read_all(
+      "default from 2001:db8::/56 via fe80::1 dev wan proto static metric 512 pref medium\n"
+      "2001:db8:5::/64 dev br-lan proto static metric 1024 pref medium\n"
+      "2001:db8:9::/64 from 2001:db8::/56 via fe80::1 dev wan metric 512 pref medium\n"
+      "2001:db8:9::/64 from 2001:db8::/56 nhid 7 metric 512 pref medium\n"
+      "\tnexthop via fe80::1 dev e0 weight 1 \n"
+      "10.8.0.0/16 tos 0x10 via 192.0.2.1 dev e0 \n"
+      "10.8.0.0/16 via 192.0.2.2 dev e0 \n"
+      "10.9.0.0/16 encap ip id 7 src 0.0.0.0 dst 192.0.2.9 ttl 0 tos 0 dev tun0 scope link \n"
+      "2001:db8:10::1 from :: via 2001:db8::1 dev e0 src 2001:db8::5 metric 1024 pref medium\n"
+      "10.9.0.0/16 from\n10.10.0.0/16 tos\n");
+  EXPECT_EQ(next_hop(all.rib, "::/0"), "-");
+  EXPECT_EQ(next_hop(all.rib, "2001:db8:5::/64"), "br-lan");
+  EXPECT_EQ(next_hop(all.rib, "2001:db8:9::/64"), "-");
+  EXPECT_EQ(next_hop(all.rib, "10.8.0.0/16"), "192.0.2.2");
+  EXPECT_EQ(next_hop(all.rib, "2001:db8:10::1"), "2001:db8::1") << "from :: is from anywhere";
+  EXPECT_EQ(next_hop(all.rib, "10.9.0.0/16"), "from") << "a next hop may have any name";
+  EXPECT_EQ(next_hop(all.rib, "10.10.0.0/16"), "tos");
+  EXPECT_EQ(all.report.skipped, 5u);
+  ASSERT_EQ(all.report.warnings.size(), 3u);
+  EXPECT_EQ(all.report.warnings[0].line, 8u);
+  EXPECT_EQ(all.report.warnings[1].line, 1u);
+  EXPECT_EQ(all.report.warnings[1].message,
+            "3 routes for one source of packets ('from') are left out: routes by source are not supported");
+  EXPECT_EQ(all.report.warnings[2].line, 6u);
+}
+
+TEST(RouteText, DetailsNumbersAndCachedRoutesOfIpRoute) {
+  const Read all = read_all(
+      "unicast 10.12.0.0/16 nhid 3 proto boot scope global \n"
+      "\tnh_info id 3 group 1,3/2 scope global proto unspec \n"
+      "\tnexthop via 192.0.2.1 dev e0 weight 3 \n"
+      "\tnexthop via 198.51.100.9 dev e1 weight 1 \n"
+      "unicast 10.13.0.0/16 nhid 4 via inet6 2001:db8::7 dev e0 proto boot scope global \n"
+      "\tnh_info id 4 via 2001:db8::7 dev e0 scope link proto unspec \n"
+      "blackhole 10.14.0.0/16 nhid 5 dev lo proto boot scope global \n"
+      "\tnh_info id 5 scope global blackhole proto unspec \n"
+      "unicast 10.15.0.0/16 nhid 3 \\\tnh_info id 4 via 192.0.2.9 dev e0 \\\tnexthop via 192.0.2.1 dev e0 weight 3 \n"
+      "10.19.0.0/16 nhid 3 proto boot \n\tnh_info id 4 via 192.0.2.9 dev e0 \\\tnexthop via 192.0.2.1 dev e0 weight 3 "
+      "\n"
+      "6 10.16.0.0/16 \n2 192.0.2.5 dev e0 table 255 proto 2 scope 254 src 192.0.2.5 \n"
+      "5 224.1.0.0/16 dev e0 scope 253 \n"
+      "10.17.0.1 via 192.0.2.1 dev e0 \n    cache expires 595sec mtu 1400 \n"
+      "10.18.0.1 via 192.0.2.1 dev e0 src 192.0.2.5 uid 0 \n    cache\n");
+  EXPECT_EQ(next_hop(all.rib, "10.12.0.0/16"), "192.0.2.1*3+198.51.100.9");
+  EXPECT_EQ(next_hop(all.rib, "10.13.0.0/16"), "2001:db8::7");
+  EXPECT_EQ(next_hop(all.rib, "10.14.0.0/16"), "blackhole");
+  EXPECT_EQ(next_hop(all.rib, "10.15.0.0/16"), "192.0.2.1*3");
+  EXPECT_EQ(next_hop(all.rib, "10.19.0.0/16"), "192.0.2.1*3");
+  EXPECT_EQ(next_hop(all.rib, "10.16.0.0/16"), "blackhole");
+  EXPECT_EQ(next_hop(all.rib, "192.0.2.5/32"), "local");
+  EXPECT_EQ(next_hop(all.rib, "10.17.0.1/32"), "192.0.2.1");
+  EXPECT_EQ(next_hop(all.rib, "10.18.0.1/32"), "192.0.2.1");
+  EXPECT_EQ(all.report.skipped, 1u);
+}
+
+// `ip route append`: the kernel takes the first.
+TEST(RouteText, OfLinesOfAKernelTheFirstWinsOfOthersTheLast) {
+  const Read all = read_all(
+      "10.1.0.0/16 via 192.0.2.1 dev e0 \n10.1.0.0/16 via 192.0.2.2 dev e0 \n"
+      "10.2.0.0/16 via 192.0.2.1 \n10.2.0.0/16 via 192.0.2.2 \n"
+      "10.3.0.0/16 via 192.0.2.1 dev e0 \n10.3.0.0/16 mine\n");
+  EXPECT_EQ(next_hop(all.rib, "10.1.0.0/16"), "192.0.2.1");
+  EXPECT_EQ(next_hop(all.rib, "10.2.0.0/16"), "192.0.2.2");
+  EXPECT_EQ(next_hop(all.rib, "10.3.0.0/16"), "mine");
+}
+
+TEST(RouteText, LinesAreKnownByTheirPrefix) {
+  const std::string text =
+      "# a\n  10.0.0.0/8 x\ndefault nhid 3 \n\tnexthop via inet6 fe80::1 dev e0 weight 1 \nblackhole 10.1.0.0/16 \n"
+      "10.2.0.0/16 from 10.0.0.0/8 dev e0 \n";
+  Rib rib;
+  std::vector<RouteLine> lines;
+  ASSERT_TRUE(parse_route_lines(text, "routes", rib, nullptr, &lines).ok());
+  ASSERT_EQ(lines.size(), 3u);
+  const auto is = [&](size_t i, const char* prefix, const char* part) {
+    EXPECT_EQ(to_string(lines[i].prefix), prefix);
+    EXPECT_EQ(text.substr(lines[i].begin, lines[i].end - lines[i].begin), part);
+  };
+  is(0, "10.0.0.0/8", "  10.0.0.0/8 x\n");
+  is(1, "0.0.0.0/0", "default nhid 3 \n\tnexthop via inet6 fe80::1 dev e0 weight 1 \n");
+  is(2, "10.1.0.0/16", "blackhole 10.1.0.0/16 \n");
+}
+
 TEST(RouteText, MetricsAreHandedOnWhereTheyAreAskedFor) {
   constexpr const char* kText =
       "10.0.0.0/8 a metric 20\n10.0.0.0/8 b metric 10\n10.0.0.0/8 c metric 10\n11.0.0.0/8 d metric 5\n11.0.0.0/8 e\n"
