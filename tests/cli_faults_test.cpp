@@ -2,7 +2,9 @@
 // thread, each allocation. Whatever happens, the program ends by itself with a code that the help names and a message,
 // its outputs are whole or as they were before, and nothing else is left behind.
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +75,7 @@ class CliFaultsTest : public CliTest {
                      "xz -k adj")
                   .code,
               0);
+    write("mounted", kOld);
     inputs_ = files();
     start_server();
     ASSERT_EQ(run_once("--version", kFaultNone, kFaultOnce, 0).code, 0);
@@ -104,6 +107,10 @@ class CliFaultsTest : public CliTest {
       ::setenv("SLUICE_FAULTS", (folder_.string() + ".faults").c_str(), 1);
       ::setenv("SLUICE_FAULTS_SERVER", std::to_string(link[1]).c_str(), 1);
       if (::chdir(folder_.c_str()) != 0) ::_exit(126);
+      // Where we may: an output that cannot be renamed, as one that is mounted into a container.
+      if (::geteuid() == 0 && ::unshare(CLONE_NEWNS) == 0 &&
+          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0)
+        (void)::mount("mounted", "mounted", nullptr, MS_BIND, nullptr);
       ::execl(SLUICE_BINARY, "sluice", static_cast<char*>(nullptr));
       ::_exit(127);
     }
@@ -204,6 +211,7 @@ class CliFaultsTest : public CliTest {
     // What a signal interrupts is done again, and what is read or written in parts is whole.
     if (signal && e.code != 0) wrong += " not done again;";
     if (e.code == 0 && c.says_the_same && e.out != said) wrong += " another stdout;";
+    size_t old = 0;
     for (size_t i = 0; i < c.outputs.size(); ++i) {
       if (!exists(c.outputs[i])) {
         wrong += " " + c.outputs[i] + " is gone;";
@@ -213,7 +221,10 @@ class CliFaultsTest : public CliTest {
       // A packet that finds no memory is a packet that is counted.
       if (e.code == 0 && e.out.find("no-buffer") != std::string::npos) continue;
       if (text != whole[i] && (text != kOld || e.code == 0)) wrong += " " + c.outputs[i] + " is not whole;";
+      old += text == kOld ? 1 : 0;
     }
+    // Where nothing works any more, nothing can be put back, which is said.
+    if (old != 0 && old != c.outputs.size() && kind != kFaultOnwards) wrong += " some outputs are new;";
     std::vector<std::string> expected = inputs_;
     expected.insert(expected.end(), c.outputs.begin(), c.outputs.end());
     // What was done until the input failed, under a name that says so.
@@ -325,6 +336,15 @@ TEST_F(CliFaultsTest, TheStandardGraph) {
           {"one.pcap", "two.pcap"}}});
 }
 
+// All or none, whichever step of whichever file fails.
+TEST_F(CliFaultsTest, SeveralOutputs) {
+  sweep({{"run -q --acl edge.acl --routes rib --in in.pcap --out out.pcap --hits hits --verdicts verdicts --dropped "
+          "dropped.pcapng",
+          {"out.pcap", "hits", "verdicts", "dropped.pcapng"}},
+         {"run -q --acl edge.acl --in in.pcap --out out.pcap --hits mounted --verdicts verdicts",
+          {"out.pcap", "mounted", "verdicts"}}});
+}
+
 TEST_F(CliFaultsTest, CompressedFiles) {
   sweep({{"run -q --acl edge.acl.gz --routes rib.bz2 --adjacencies adj.xz --in in.pcap.gz --out out.pcap.gz",
           {"out.pcap.gz"}}});
@@ -423,6 +443,59 @@ TEST_F(CliFaultsTest, AProcessThatAnswers) {
 #else
   (void)allocations;
 #endif
+}
+
+// What a client is told of `save` is what became of the files: all are new, or all are as they were.
+TEST_F(CliFaultsTest, AProcessThatSaves) {
+  const std::vector<std::string> names = {"own.acl", "own.rib", "mounted"};
+  const std::vector<std::string> old = {"permit ip from any to any\n", "0.0.0.0/0 a\n",
+                                        "class v dscp ef rate 20Mbps\nclass r dscp others\n"};
+  struct Saved {
+    int client = -1;
+    std::vector<std::string> now, left;
+    uint64_t calls = 0;
+  };
+  const auto once = [&](FaultKind kind, uint64_t number) {
+    reset({});
+    for (size_t i = 0; i < names.size(); ++i) write(names[i], old[i]);
+    Saved saved;
+    // Faults begin with the client's first question.
+    const pid_t server = start("run -q --acl own.acl --routes own.rib --qos mounted --in in.pcap --control sock --wait",
+                               kFaultNone, kind, number);
+    if (server <= 0) return saved;
+    while (!exists("sock")) ::usleep(2000);
+    while (wait_for(spawn("show runtime --socket sock", ".client", ".client_error")) != 0) ::usleep(2000);
+    for (const char* change : {"acl add acl deny udp from any to any port 53 --at 1", "routes add fib 9.0.0.0/8 via b",
+                               "qos set v rate 30Mbps"})
+      EXPECT_EQ(wait_for(spawn(std::string(change) + " --socket sock", ".client", ".client_error")), 0)
+          << change << text_of(".client_error");
+    state_->files = 0;
+    state_->fault_class = number == 0 ? kFaultNone : kFaultFile;
+    saved.client = wait_for(spawn("save --socket sock", ".client", ".client_error"));
+    saved.calls = state_->files;
+    state_->fault_class = kFaultNone;
+    ::kill(server, SIGTERM);
+    (void)answer(0);
+    for (const std::string& name : names) saved.now.push_back(read(name));
+    for (const std::string& name : files()) {
+      if (std::ranges::find(inputs_, name) == inputs_.end() && std::ranges::find(names, name) == names.end())
+        saved.left.push_back(name);
+    }
+    return saved;
+  };
+  const Saved good = once(kFaultOnce, 0);
+  ASSERT_EQ(good.client, 0) << text_of(".client_error");
+  for (size_t i = 0; i < names.size(); ++i) ASSERT_NE(good.now[i], old[i]);
+  for (const FaultKind kind : {kFaultOnce, kFaultSignal, kFaultShort}) {
+    for (const uint64_t number : numbers(kFaultFile, good.calls, kind == kFaultOnce ? 200 : 8)) {
+      const Saved saved = once(kind, number);
+      EXPECT_TRUE(saved.now == good.now || (saved.now == old && saved.client != 0))
+          << "file call " << number << " of " << good.calls << " (" << state_->call
+          << ") failed, and the client ended with " << saved.client << ":\n"
+          << text_of(".client_error") << ::testing::PrintToString(saved.now);
+      EXPECT_EQ(saved.left, std::vector<std::string>()) << number << " " << state_->call;
+    }
+  }
 }
 
 TEST_F(CliFaultsTest, WhoAsksAProcess) {

@@ -1,4 +1,6 @@
 // run --control, --wait, --repeat, --hits; show, acl and routes against a process that runs.
+#include <unistd.h>
+
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
 #include "tests/testing/run_sluice.h"
@@ -353,6 +355,32 @@ wait $server
 }
 
 // A change that takes long gives way: SIGTERM ends the run at once, with what it has counted.
+// A pipe whose writer does not come keeps other changes waiting for a while, and not for ever; whoever waits for the
+// reload may give it up before.
+TEST_F(CliLiveTest, AReloadFromAPipeWithoutAWriterLetsOthersGoOn) {
+  write("c.toml",
+        "[tables]\nacl = \"pipe\"\nroutes = [\"rib\"]\n[ports]\nin = [\"in.pcap\"]\n[process]\nwait = true\n");
+  const Said said =
+      shell(R"(export SLUICE_SOCKET=$PWD/s; s="$SLUICE"; mkfifo pipe; timeout 100 bash -c 'cat edge.acl > pipe' &
+"$s" run --config c.toml --control s > run.out 2> run.err & run=$!
+for i in $(seq 600); do test -S s && "$s" show runtime > /dev/null 2>&1 && break; sleep 0.05; done
+timeout -s KILL 1 "$s" reload
+"$s" routes add fib 7.0.0.0/8 via c > given.txt 2>&1; echo $? >> codes
+"$s" reload > reload.txt 2>&1 & reload=$!
+sleep 0.5; "$s" routes add fib 6.0.0.0/8 via c > waited.txt 2>&1; echo $? >> codes
+wait $reload; echo $? >> codes
+kill -HUP $run; sleep 0.3; "$s" routes add fib 5.0.0.0/8 via c > hup.txt 2>&1; echo $? >> codes
+"$s" show routes 5.1.1.1 > routes.txt; "$s" show rules -o json > rules.json
+timeout 100 bash -c "sleep 1; echo 'permit ip from any to any' > pipe" & "$s" reload > again.txt 2>&1; echo $? >> codes
+kill -TERM $run; wait $run; echo $? >> codes)");
+  EXPECT_EQ(read("codes"), "0\n0\n1\n0\n0\n0\n")
+      << said.err << read("run.err") << read("reload.txt") << read("again.txt");
+  EXPECT_NE(read("reload.txt").find("nothing more came within 10 s, and others wait meanwhile"), std::string::npos)
+      << read("reload.txt");
+  EXPECT_NE(read("run.err").find("SIGHUP: nothing was changed"), std::string::npos) << read("run.err");
+  EXPECT_EQ(json_of("rules.json")["rules"].size(), 3u);
+}
+
 TEST_F(CliLiveTest, ARunEndsInTheMiddleOfALongChange) {
 #if defined(SLUICE_SANITIZED)
   const char* const ports = "ports = 3\n";  // takes as long as so many do without
@@ -381,6 +409,64 @@ open('answer', 'wb').write(s.recv(65536))
     EXPECT_EQ(answer["error"]["message"], "interrupted");
   }
   EXPECT_NE(read("hits.txt").find("100 7200 acl:1 edge.acl:1 deny udp"), std::string::npos) << read("run.err");
+}
+
+// Half a save is none: whichever of the files is mounted into the process's container, and how.
+TEST_F(CliLiveTest, SaveWritesAllFilesOrNoneAlsoWhereTheyAreMounts) {
+  if (::geteuid() != 0 || shell("unshare -m true").code != 0) GTEST_SKIP() << "no mount namespaces here";
+  const std::vector<std::pair<std::string, std::string>> tables = {
+      {"own.acl", "permit ip from any to any\n"},
+      {"own.rib", "0.0.0.0/0 a\n"},
+      {"own.qos", "class v dscp ef rate 20Mbps burst 3000\nclass r dscp others\n"}};
+  for (unsigned mounted = 0; mounted < 8; ++mounted) {
+    for (const bool read_only : {false, true}) {
+      if (read_only && mounted != 2 && mounted != 4) continue;
+      std::string mounts = "mount --make-rprivate /";
+      for (size_t i = 0; i < 3; ++i) {
+        write(tables[i].first, tables[i].second);
+        write("from" + std::to_string(i), tables[i].second);
+        if ((mounted >> i & 1) == 0) continue;
+        mounts += " && mount --bind from" + std::to_string(i) + " " + tables[i].first;
+        if (read_only) mounts += " && mount -o remount,bind,ro " + tables[i].first;
+      }
+      write("script", mounts + R"(
+export SLUICE_SOCKET=$PWD/s; s="$SLUICE"
+"$s" run -q --acl own.acl --routes own.rib --qos own.qos --in in.pcap --wait --control s > /dev/null 2> run.err & run=$!
+for i in $(seq 600); do test -S s && "$s" show runtime > /dev/null 2>&1 && break; sleep 0.05; done
+"$s" acl add acl deny udp from any to any --at 1 > /dev/null; "$s" routes add fib 7.0.0.0/8 via b > /dev/null; "$s" qos set v rate 30Mbps > /dev/null
+"$s" save > save.txt 2>&1; echo $? > code
+for f in own.*; do cp $f seen.$f; done
+kill -TERM $run; wait $run; rm -f s)");
+      (void)shell("unshare -m bash script");
+      EXPECT_EQ(read("code"), read_only ? "3\n" : "0\n") << mounted << read("save.txt");
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(read("seen." + tables[i].first) == tables[i].second, read_only) << mounted << read("save.txt");
+        const bool in_place = read("save.txt").find(tables[i].first + ": ") != std::string::npos &&
+                              read("run.err").find(tables[i].first + " was written in place") != std::string::npos;
+        EXPECT_EQ(in_place, !read_only && (mounted >> i & 1) != 0) << read("run.err");
+      }
+      for (const std::string& name : files()) EXPECT_EQ(name.find(".tmp."), std::string::npos) << name;
+    }
+  }
+}
+
+TEST_F(CliLiveTest, AFileSizeLimitFailsTheSaveAndNotTheRun) {
+  std::string rules;
+  for (int i = 0; i < 2000; ++i) rules += "permit tcp from 10.1." + std::to_string(i % 250) + ".0/24 to any port 80\n";
+  write("own.acl", rules);
+  const Said said = shell(R"(export SLUICE_SOCKET=$PWD/s; s="$SLUICE"
+{ (echo $BASHPID > pid; ulimit -f 8; exec "$s" run -q --acl own.acl --routes rib --in in.pcap --wait --control s --hits hits) 2>&1; echo $? > code; } | cat > run.err & run=$!
+for i in $(seq 600); do test -S s && "$s" show runtime > /dev/null 2>&1 && break; sleep 0.05; done
+"$s" acl add acl deny udp from any to any --at 1 > /dev/null; "$s" save > save.txt 2>&1; echo $? > saved
+"$s" acl add acl deny udp from any to any --at 1 > /dev/null; echo $? >> saved
+kill -TERM $(cat pid); wait $run)");
+  EXPECT_EQ(read("saved"), "3\n0\n") << read("save.txt");
+  EXPECT_NE(read("save.txt").find("own.acl"), std::string::npos) << read("save.txt");
+  EXPECT_NE(read("save.txt").find("File too large"), std::string::npos) << read("save.txt");
+  EXPECT_EQ(read("own.acl"), rules);
+  EXPECT_EQ(read("code"), "3\n") << read("run.err");
+  EXPECT_NE(read("run.err").find("hits: cannot write: File too large"), std::string::npos) << read("run.err");
+  for (const std::string& name : files()) EXPECT_EQ(name.find(".tmp."), std::string::npos) << name;
 }
 
 }  // namespace

@@ -153,6 +153,7 @@ TEST_F(CliOutputsTest, EveryCommandWithAnOutputIsSwept) {
   documented.erase("show plan --out");      // writes nothing
   documented.erase("show rules --hits");    // a flag
   documented.erase("send --out");           // an interface
+  documented.erase("gen graphs --out");     // a directory: cli_graphs_test.cpp
   documented.erase("capture start --out");  // of a process that runs: daemon_test.py
   EXPECT_FALSE(documented.empty());
   EXPECT_EQ(documented, swept);
@@ -453,6 +454,90 @@ TEST_F(CliOutputsTest, WithoutStandardOutputAFileStaysItself) {
   EXPECT_EQ(frames("o"), 200u);
   EXPECT_EQ(shell("\"$SLUICE\" run --acl v4.acl --in in.pcap --out o -q >&- 2>&- <&-").code, 3);
   EXPECT_EQ(frames("o"), 200u);
+}
+
+// A limit of a file's size is like a full disk, wherever it is met: a word of the system and code 3, and nothing
+// changes.
+TEST_F(CliOutputsTest, AFileSizeLimitIsLikeAFullDisk) {
+  for (size_t c = 0; c < commands().size(); ++c) {
+    if (!looked_at(c, 0)) continue;
+    const Command& command = commands()[c];
+    const auto run = [&](const std::string& blocks) {
+      write("o", "old\n");
+      write_graph(command, "o");
+      // What is printed goes where nothing limits it.
+      return shell("{ (ulimit -f " + blocks + "; exec \"$SLUICE\" " + with(command.words, "o") +
+                   " -q); echo $? > ../$(basename $PWD).code; } 2>&1 | cat >&2; read c < ../$(basename $PWD).code; rm "
+                   "../$(basename $PWD).code; exit $c");
+    };
+    const Said plain = run("unlimited");
+    ASSERT_EQ(plain.code, 0) << command.words << "\n" << plain.err;
+    const std::string whole = read("o");
+    const auto good = files();
+    for (const char* blocks : {"0", "1", "4"}) {
+      const Said said = run(blocks);
+      EXPECT_TRUE(said.code == 3 || (said.code == 0 && std::string(blocks) != "0")) << said.code << command.words;
+      EXPECT_EQ(read("o"), said.code == 0 ? whole : "old\n") << command.words;
+      if (said.code != 0) {
+        EXPECT_NE(said.err.find("o: cannot write: File too large"), std::string::npos) << said.err;
+      }
+      EXPECT_EQ(files(), good) << command.words;
+    }
+  }
+}
+
+// Stacks are the program's own business, not those of the shell that starts it.
+TEST_F(CliOutputsTest, ASmallStackIsEnough) {
+  for (size_t c = 0; c < commands().size(); ++c) {
+    if (!looked_at(c, 0)) continue;
+    const Command& command = commands()[c];
+    write_graph(command, "o");
+    for (const char* more : {"", " --workers 2"}) {
+      if (*more != '\0' && !command.words.starts_with("run")) continue;
+      const std::string words = with(command.words, "o") + " -q" + more;
+      const Said plain = sluice(words);
+      for (const char* kib : {"128", "256", "1024", "-S 64", "unlimited"}) {
+        const Said said = shell("ulimit -s " + std::string(kib) + " || exit 99; exec \"$SLUICE\" " + words);
+        if (said.code == 99) continue;
+        EXPECT_EQ(said.code, plain.code) << kib << " " << words << "\n" << said.err;
+      }
+    }
+  }
+}
+
+// README: "If an output fails, no output is created." A file that is mounted into a container is written in place;
+// where that is not possible it is an error before anything is read, or all is put back.
+TEST_F(CliOutputsTest, OutputsThatAreMountsAreWrittenInPlace) {
+  if (::geteuid() != 0 || shell("unshare -m true").code != 0) GTEST_SKIP() << "no mount namespaces here";
+  write("g.click",
+        "s :: Tee(3); FromDump(in.pcap) -> s; s[0] -> ToDump(o.pcap); s[1] -> ToDump(mnt); s[2] -> IPInput -> "
+        "ToIPSummaryDump(sum);\n");
+  const std::vector<std::string> names = {"o.pcap", "mnt", "hits", "sum", "verdicts"};
+  for (const std::string& words :
+       {std::string("run -q --acl v4.acl --in in.pcap --out o.pcap --hits hits --dropped sum --verdicts mnt"),
+        std::string("run -q --acl v4.acl --in in.pcap --out mnt --hits hits --verdicts verdicts"),
+        std::string("run -q g.click")}) {
+    for (const char* mount : {"mount --bind from mnt", "mount --bind from mnt && mount -o remount,bind,ro mnt",
+                              "mount --bind from hits && mount -o remount,bind,ro hits; mount --bind from2 mnt"}) {
+      for (const char* name : {"from", "from2"}) write(name, "old\n");
+      for (const std::string& name : names) write(name, "old\n");
+      const Said said = shell("unshare -m sh -c 'mount --make-rprivate / && " + std::string(mount) +
+                              " && \"$SLUICE\" " + words + "; echo $? > code; cat mnt > seen'");
+      const bool read_only =
+          std::string(mount).find("ro mnt") != std::string::npos ||
+          (std::string(mount).find("ro hits") != std::string::npos && words.find("hits") != std::string::npos);
+      EXPECT_EQ(read("code"), read_only ? "3\n" : "0\n") << words << "\n" << mount << "\n" << said.err;
+      EXPECT_EQ(read("seen") == "old\n", read_only) << words << "\n" << mount;
+      EXPECT_EQ(said.err.find("mnt was written in place: it is a mount of its own") == std::string::npos, read_only)
+          << said.err;
+      for (const std::string& name : names) {
+        if (read_only) {
+          EXPECT_EQ(read(name), "old\n") << name;
+        }
+      }
+      for (const std::string& name : files()) EXPECT_EQ(name.find(".tmp."), std::string::npos) << name;
+    }
+  }
 }
 
 }  // namespace

@@ -332,7 +332,10 @@ void check_outputs(const std::vector<std::string>& outputs) {
     const bool direct = std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
     const std::string where = direct ? path : folder_of(path);
     if (::access(where.c_str(), direct ? W_OK : W_OK | X_OK) == 0 || errno == ENOENT) continue;
-    Error error = system_error(fmt::format("{}: user '{}' cannot write to '{}'", path, app_state().user, where), errno);
+    const int why = errno;
+    // Written in place (AtomicFile).
+    if (!direct && ::access(path.c_str(), R_OK | W_OK) == 0) continue;
+    Error error = system_error(fmt::format("{}: user '{}' cannot write to '{}'", path, app_state().user, where), why);
     error.hint = "outputs are created as the user of --user: use a directory that it can write to";
     fail(Exit::kIo, std::move(error));
   }

@@ -404,11 +404,18 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
   const auto load = [this](const std::string& text, const std::string& name, const std::string& folder) {
     return load_next(text, name, folder);
   };
-  const PipelineRun done = run_pipeline(*pipeline_, options, live.hooks(*pipeline_, devices_.label, load), &damage);
+  // All that the run writes appears together, or nothing does.
+  std::vector<AtomicFile> files;
+  const PipelineRun done =
+      run_pipeline(*pipeline_, options, live.hooks(*pipeline_, devices_.label, load), &damage, &files);
   check_printed();
   const Ending ending = done.report.partial ? Ending::kPartial : Ending::kWhole;
-  std::vector<std::string> places = {live.write_hits(ending)};
-  verdicts.end(ending, places);
+  const size_t of_graph = files.size();
+  live.write_hits(files);
+  verdicts.end(files);
+  std::vector<std::string> places;
+  for (size_t f = of_graph; f < files.size(); ++f) places.push_back(files[f].path_of(ending));
+  need(AtomicFile::commit(files, ending), Exit::kIo);
   return report(done, live, places, damage);
 }
 

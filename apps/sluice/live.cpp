@@ -10,6 +10,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/input_file.h"
 #include "base/thread.h"
@@ -19,6 +20,9 @@
 
 namespace sluice::app {
 namespace {
+
+// So long a change waits for pipes that it reads: other changes wait for it.
+constexpr uint64_t kPatienceNs = 10'000'000'000;
 
 std::string socket_path(const std::string& word) {
   if (word != "auto") return word;
@@ -222,6 +226,7 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
       return std::function<std::string()>([this, &runtime, request = std::make_shared<Json>(std::move(*request))] {
         const std::lock_guard changing(changing_);
         const std::lock_guard lock(seen_);
+        const InputPatience others_wait(kPatienceNs);
         return answer(runtime, *request);
       });
     };
@@ -235,6 +240,7 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
                         if (!hangup_came()) continue;
                         const std::lock_guard changing(changing_);
                         const std::lock_guard lock(seen_);
+                        const InputPatience others_wait(kPatienceNs);
                         const auto done = [&]() -> Result<Json> {
                           try {
                             return reload(runtime, false);
@@ -302,6 +308,7 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
   };
   if (classes_differ) {
     if (auto ok = EgressQos::check(*next->qos, runtime.at_sinks()); !ok) return std::move(ok).error();
+    if (changes_are_unwanted()) return cancelled_error();
     if (auto ok = load(*next->qos); !ok) return std::move(ok).error();
   }
   auto generation = tables.commit(std::move(*next->graph));
@@ -497,8 +504,8 @@ void LiveRun::ended(Engine& runtime) {
   tables_.reset();
 }
 
-std::string LiveRun::write_hits(Ending ending) const {
-  if (flags_.hits.empty()) return {};
+void LiveRun::write_hits(std::vector<AtomicFile>& files) const {
+  if (flags_.hits.empty()) return;
   std::string text;
   if (json_output()) {
     text = Json{{"hits", hits_}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -523,9 +530,7 @@ std::string LiveRun::write_hits(Ending ending) const {
   }
   auto file = need(AtomicFile::create(flags_.hits), Exit::kIo);
   file.write(text);
-  const std::string place = file.path_of(ending);
-  need(file.commit(ending), Exit::kIo);
-  return place;
+  files.push_back(std::move(file));
 }
 
 }  // namespace sluice::app

@@ -68,8 +68,8 @@ class LiveRun {
   // After the run -----------------------------------------------------------------------------------------------------
   // The rules that decided most, as --top-rules shows them: {"table", "rule", "at", "action", "packets", "bytes"}.
   const Json& top() const { return top_; }
-  // Writes --hits where it should go: all rules of all lists. Returns where they are. Ends with kIo.
-  std::string write_hits(Ending ending) const;
+  // Adds the file of --hits, which is to appear: all rules of all lists. Ends with kIo.
+  void write_hits(std::vector<AtomicFile>& files) const;
 
  private:
   void started(Engine& runtime, Pipeline& pipeline, const std::string& device,

@@ -540,9 +540,9 @@ Exit save_to(const ClientFlags& asked, const std::string& folder) {
   const bool standard = request(flags, {{"command", "show runtime"}}).at("configuration") == kStandardGraph;
   struct Text {
     std::string kind, table, path;
-    AtomicFile file;
   };
   std::vector<Text> texts;
+  std::vector<AtomicFile> files;  // of those
   std::set<std::string> paths;
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(folder, error).lexically_normal().string();
@@ -567,12 +567,13 @@ Exit save_to(const ClientFlags& asked, const std::string& folder) {
     AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
     file.write(r.at("text").get_ref<const std::string&>());
     need(file.settle(), Exit::kIo);
-    texts.push_back({kind, name, path, std::move(file)});
+    texts.push_back({kind, name, path});
+    files.push_back(std::move(file));
   }
+  need(AtomicFile::commit(files), Exit::kIo);
   Json saved = Json::array();
   std::string t;
-  for (Text& one : texts) {
-    need(one.file.commit(), Exit::kIo);
+  for (const Text& one : texts) {
     const char* const option = one.kind == "acl" || one.kind == "qos" ? one.kind.c_str()
                                : one.kind == "routes"                 ? "routes"
                                                                       : "adjacencies";
@@ -595,14 +596,16 @@ Exit save(const ClientFlags& flags) {
   const Json r = request(flags, {{"command", "save"}});
   std::string t;
   for (const Json& one : r.at("saved")) {
+    const char* const end = one.contains("in_place") ? " (written in place)\n" : "\n";
     if (one.at("kind") == "qos") {
-      t += fmt::format("{}: classes of service\n", word_of(one, "file"));
+      t += fmt::format("{}: classes of service{}", word_of(one, "file"), end);
       continue;
     }
-    t += fmt::format("{}: {} '{}', {}\n", word_of(one, "file"), kind_words(one.at("kind")), word_of(one, "table"),
+    t += fmt::format("{}: {} '{}', {}{}", word_of(one, "file"), kind_words(one.at("kind")), word_of(one, "table"),
                      counted(count_of(one, "entries"), one.at("kind") == "acl"      ? "rule"
                                                        : one.at("kind") == "routes" ? "route"
-                                                                                    : "next hop"));
+                                                                                    : "next hop"),
+                     end);
   }
   return print(r, t.empty() ? "nothing was changed since its files were read\n" : t);
 }

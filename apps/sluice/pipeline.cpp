@@ -351,7 +351,8 @@ std::unique_ptr<Engine> make_engine(Pipeline& pipeline, RunOptions options) {
   return std::move(*engine);
 }
 
-PipelineRun run_pipeline(Pipeline& pipeline, RunOptions options, const RunHooks& hooks, std::optional<Error>* damage) {
+PipelineRun run_pipeline(Pipeline& pipeline, RunOptions options, const RunHooks& hooks, std::optional<Error>* damage,
+                         std::vector<AtomicFile>* files) {
   Progress progress("packets");
   options.progress = [&](uint64_t packets) { progress.update(packets); };
   PipelineRun run;
@@ -361,7 +362,7 @@ PipelineRun run_pipeline(Pipeline& pipeline, RunOptions options, const RunHooks&
     if (hooks.closed) hooks.closed();
   });
   if (hooks.started) hooks.started(engine);
-  const auto done = engine.run(run.report);
+  const auto done = engine.run(run.report, files);
   progress.clear();
   if (hooks.ended) hooks.ended(engine);
   if (LivePorts* const ports = engine.live_ports(); ports != nullptr) {

@@ -87,6 +87,7 @@ struct PipelineRun {
   RunReport report;
   bool interrupted = false;  // a signal came, also one that is a good end
   std::unique_ptr<Engine> engine;
+  EndsInOrder in_order;                                      // until the report is out
   const Router& router() const { return engine->router(); }  // what the report is about: the graph may have changed
 };
 // Who has to do with a run besides its packets: called with the engine once its first generation is published, and
@@ -98,9 +99,9 @@ struct RunHooks {
 // An engine for it, with its first generation. Ends with kIo where a file cannot be opened, else with kBadInput.
 std::unique_ptr<Engine> make_engine(Pipeline& pipeline, RunOptions options);
 // Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved. `damage` takes what is wrong
-// with an input that could be read in part; nullptr: that is kBadInput, too.
+// with an input that could be read in part; nullptr: that is kBadInput, too. `files`: that of Engine::run.
 PipelineRun run_pipeline(Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {},
-                         std::optional<Error>* damage = nullptr);
+                         std::optional<Error>* damage = nullptr, std::vector<AtomicFile>* files = nullptr);
 
 // Ends a run with an error: kIo where an output failed, else kBadInput; or gives damaged input to `damage`.
 void fail_run(const RunReport& report, const Error& error, std::optional<Error>* damage);

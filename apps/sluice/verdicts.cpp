@@ -81,14 +81,9 @@ void Verdicts::write_dropped(const PacketEnd& packet) {
   dropped_->append(header, packet.frame.data(), text_);
 }
 
-void Verdicts::end(Ending ending, std::vector<std::string>& places) {
-  const auto commit = [&](AtomicFile& file) {
-    const std::string place = file.path_of(ending);
-    need(file.commit(ending), Exit::kIo);
-    places.push_back(place);
-  };
-  if (lines_) commit(*lines_);
-  if (dropped_) commit(dropped_->file());
+void Verdicts::end(std::vector<AtomicFile>& files) {
+  if (lines_) files.push_back(std::move(*lines_));
+  if (dropped_) files.push_back(std::move(dropped_->file()));
 }
 
 }  // namespace sluice::app

@@ -29,8 +29,8 @@ class Verdicts {
   Verdicts(const VerdictFlags& flags, const Router& router);
   // What the run has to do for it. This outlives the run.
   void prepare(RunOptions& options);
-  // The files appear. Adds where they are to `places`. Ends with kIo.
-  void end(Ending ending, std::vector<std::string>& places);
+  // Adds the files, which are to appear.
+  void end(std::vector<AtomicFile>& files);
 
  private:
   void take(const PacketEnd& packet);

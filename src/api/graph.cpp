@@ -126,7 +126,6 @@ class TakenSink final : public PacketSink {
     }
     return {};
   }
-  Result<void> commit(Ending) override { return {}; }
   std::string path_of(Ending) const override { return {}; }
 
  private:

@@ -4,16 +4,20 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <optional>
+
+#include "base/log.h"
 
 namespace sluice {
 namespace {
@@ -30,6 +34,7 @@ std::string folder_of(const std::string& path) {
 std::string hint_for(int code, const std::string& path) {
   if (code == ENOENT) return fmt::format("does the directory '{}' exist?", folder_of(path));
   if (code == ENOSPC) return "free some space, or write to another disk";
+  if (code == EFBIG) return "raise the limit of a file's size: ulimit -f, LimitFSIZE= of systemd";
   return {};
 }
 
@@ -82,6 +87,42 @@ int sync_data(int descriptor) {
   }
   // What cannot be synced (some network and user file systems) is as safe as it gets.
   return code != 0 && (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) ? 0 : code;
+}
+
+// Replaces all bytes of a file by those of another one. Takes no memory. 0, or errno.
+int overwrite(int to, int from) {
+  char bytes[8192];
+  if (::lseek(from, 0, SEEK_SET) < 0 || ::lseek(to, 0, SEEK_SET) < 0) return errno;
+  off_t all = 0;
+  for (;;) {
+    const ssize_t got = ::read(from, bytes, sizeof bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno;
+    if (got == 0) break;
+    for (ssize_t done = 0; done < got;) {
+      const ssize_t n = ::write(to, bytes + done, static_cast<size_t>(got - done));
+      if (n < 0 && errno != EINTR) return errno;
+      done += std::max<ssize_t>(n, 0);
+    }
+    all += got;
+  }
+  // What was longer is cut when all else is written: until then its blocks are there to be written again.
+  while (::ftruncate(to, all) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return sync_data(to) != 0 ? errno : 0;
+}
+
+// Whether a name in a folder is where something is mounted: rename() does not replace that.
+bool is_mounted(int folder, const std::string& name) {
+  struct statx status {};
+  return ::statx(folder, name.c_str(), AT_SYMLINK_NOFOLLOW, 0, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+// That a folder takes no new file, whatever its name.
+bool takes_no_file(int code) {
+  return code == EACCES || code == EPERM || code == EROFS;
 }
 
 // The names in a folder, as far as they can be synced.
@@ -154,52 +195,81 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   if (to.kind == OutputPlace::Kind::kDescriptor) {
     const int flags = ::fcntl(to.descriptor, F_GETFL);
     if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) return cannot_write(file.path_, EBADF);
-    file.descriptor_ = OwnedDescriptor(::fcntl(to.descriptor, F_DUPFD_CLOEXEC, 3));
+    file.new_.descriptor = OwnedDescriptor(::fcntl(to.descriptor, F_DUPFD_CLOEXEC, 3));
   } else if (to.kind == OutputPlace::Kind::kOther) {
-    file.descriptor_ = OwnedDescriptor(::open(to.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW));
+    file.new_.descriptor = OwnedDescriptor(::open(to.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW));
   } else {
     file.folder_ = OwnedDescriptor(::open(to.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!file.folder_.valid()) return cannot_write(path, errno);
+    const int folder = file.folder_.get();
+    if (folder < 0) return cannot_write(path, errno);
     struct stat status {};
-    const bool exists = ::fstatat(file.folder_.get(), to.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
-    for (int i = 0; i < kTries && !file.descriptor_.valid(); ++i) {
-      const std::string word = random_word();
-      if (word.empty()) return cannot_write(path, errno);
-      file.temporary_ = fmt::format("{}.tmp.{}", to.name.substr(0, kNameBytes), word);
-      file.unfinished_ = Unfinished(fmt::format("{}/{}", to.folder, file.temporary_));
-      // What replaces a file that others may not read is not theirs to read meanwhile.
-      file.descriptor_ =
-          OwnedDescriptor(::openat(file.folder_.get(), file.temporary_.c_str(),
-                                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, exists ? 0600 : 0666));
-      if (!file.descriptor_.valid() && errno != EEXIST) break;
+    const bool exists = ::fstatat(folder, to.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+    // What replaces a file that others may not read is not theirs to read meanwhile.
+    int code = make_beside(folder, to, exists ? 0600 : 0666, file.new_);
+    if (code != 0 && exists && takes_no_file(code)) {
+      file.no_partial_ = code;
+      code = make_in_memory(file.new_);
     }
-    if (!file.descriptor_.valid()) {
-      const int code = errno;
-      file.temporary_.clear();
-      file.unfinished_ = {};
-      return cannot_write(path, code);
+    if (code != 0) return cannot_write(path, code);
+    if (file.no_partial_ != 0 || (exists && is_mounted(folder, to.name))) {
+      file.target_ = OwnedDescriptor(::openat(folder, to.name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+      if (!file.target_.valid()) return cannot_write(path, file.no_partial_ != 0 ? file.no_partial_ : errno);
+      if (::fstat(file.target_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return cannot_write(path, EEXIST);
     }
-    if (exists) {
+    if (exists && file.no_partial_ == 0) {
       // The owner first: to change it takes set-user-id bits away. Who may not, may give one of its own groups.
-      if (::fchown(file.descriptor_.get(), status.st_uid, status.st_gid) != 0)
-        (void)!::fchown(file.descriptor_.get(), static_cast<uid_t>(-1), status.st_gid);
-      (void)::fchmod(file.descriptor_.get(), status.st_mode & 07777);
+      const int made = file.new_.descriptor.get();
+      if (::fchown(made, status.st_uid, status.st_gid) != 0)
+        (void)!::fchown(made, static_cast<uid_t>(-1), status.st_gid);
+      (void)::fchmod(made, status.st_mode & 07777);
     }
   }
-  if (!file.descriptor_.valid()) return cannot_write(file.path_, errno);
+  if (!file.new_.descriptor.valid()) return cannot_write(file.path_, errno);
   return file;
+}
+
+int AtomicFile::make_beside(int folder, const OutputPlace& to, mode_t mode, Beside& made) {
+  int code = EEXIST;
+  for (int i = 0; i < kTries && code == EEXIST; ++i) {
+    const std::string word = random_word();
+    if (word.empty()) return errno;
+    made.name = fmt::format("{}.tmp.{}", to.name.substr(0, kNameBytes), word);
+    made.unfinished = Unfinished(fmt::format("{}/{}", to.folder, made.name));
+    made.descriptor =
+        OwnedDescriptor(::openat(folder, made.name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (made.descriptor.valid()) return 0;
+    code = errno;
+  }
+  made = {};
+  return code;
+}
+
+int AtomicFile::make_in_memory(Beside& made) {
+  made.descriptor = OwnedDescriptor(::memfd_create("sluice output", MFD_CLOEXEC));
+  return made.descriptor.valid() ? 0 : errno;
+}
+
+void AtomicFile::remove(int folder, Beside& beside) {
+  (void)beside.descriptor.close();
+  if (!beside.name.empty()) (void)::unlinkat(folder, beside.name.c_str(), 0);
+  beside = {};
 }
 
 void AtomicFile::swap(AtomicFile& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(place_, other.place_);
-  std::swap(temporary_, other.temporary_);
-  std::swap(unfinished_, other.unfinished_);
+  std::swap(new_, other.new_);
+  std::swap(no_partial_, other.no_partial_);
+  std::swap(target_, other.target_);
+  std::swap(old_, other.old_);
+  std::swap(old_is_, other.old_is_);
+  std::swap(name_, other.name_);
+  std::swap(appeared_, other.appeared_);
+  std::swap(lost_, other.lost_);
   std::swap(buffer_, other.buffer_);
   std::swap(room_, other.room_);
   std::swap(error_, other.error_);
   std::swap(folder_, other.folder_);
-  std::swap(descriptor_, other.descriptor_);
   std::swap(settled_, other.settled_);
 }
 
@@ -210,7 +280,7 @@ void AtomicFile::note(const char* doing) {
 
 void AtomicFile::write_out(std::string_view bytes) {
   while (!bytes.empty() && ok()) {
-    const ssize_t n = ::write(descriptor_.get(), bytes.data(), bytes.size());
+    const ssize_t n = ::write(new_.descriptor.get(), bytes.data(), bytes.size());
     if (n < 0) {
       if (errno != EINTR) note("write");
       continue;
@@ -237,7 +307,7 @@ void AtomicFile::drain() {
 }
 
 void AtomicFile::write_more(std::string_view bytes) {
-  if (bytes.empty() || !descriptor_.valid()) return;
+  if (bytes.empty() || !new_.descriptor.valid()) return;
   drain();
   if (bytes.size() >= room_) flush();
   if (bytes.size() >= kBufferBytes) return write_out(bytes);
@@ -246,11 +316,11 @@ void AtomicFile::write_more(std::string_view bytes) {
 }
 
 Result<void> AtomicFile::settle() {
-  if (!settled_ && descriptor_.valid()) {
+  if (!settled_ && new_.descriptor.valid()) {
     flush();
-    if (ok() && !temporary_.empty() && sync_data(descriptor_.get()) != 0) note("write");
+    if (ok() && !direct() && sync_data(new_.descriptor.get()) != 0) note("write");
     // A pipe's reader sees the end now.
-    if (descriptor_.close() != 0 && ok()) note("close");
+    if (!in_place() && new_.descriptor.close() != 0 && ok()) note("close");
     buffer_.reset();
     room_ = 0;
     settled_ = true;
@@ -266,39 +336,139 @@ std::string AtomicFile::path_of(Ending ending) const {
 }
 
 Result<void> AtomicFile::commit(Ending ending) {
+  return commit({this, 1}, ending);
+}
+
+Result<void> AtomicFile::commit(std::span<AtomicFile> files, Ending ending) {
+  const auto discard_all = [&files] {
+    for (AtomicFile& file : files) file.discard();
+  };
   if (ending == Ending::kDiscard) {
-    discard();
+    discard_all();
     return {};
   }
-  if (!settled_ && !descriptor_.valid()) return Error(fmt::format("{}: committed twice", path_));
-  (void)settle();
-  if (ok() && !temporary_.empty()) {
-    const std::string name = ending == Ending::kPartial ? place_.name + std::string(kPartialSuffix) : place_.name;
-    // Only files and links are replaced. (A folder is what rename refuses itself.)
-    struct stat status {};
-    const bool other = ::fstatat(folder_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-                       !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode) && !S_ISDIR(status.st_mode);
-    if (other) errno = EEXIST;
-    if (other || ::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str()) != 0) {
-      error_ = cannot_write(path_of(ending), errno);
-    } else {
-      temporary_.clear();
-      unfinished_ = {};
-      sync_folder(folder_.get());
+  Error error;
+  bool failed = false;
+  const auto fail = [&](Error why) {
+    if (!failed) error = std::move(why);
+    failed = true;
+  };
+  size_t to_appear = 0;
+  for (AtomicFile& file : files) {
+    if (!file.settled_ && !file.new_.descriptor.valid()) return Error(fmt::format("{}: committed twice", file.path_));
+    if (auto done = file.settle(); !done) fail(std::move(done).error());
+    to_appear += file.direct() ? 0 : 1;
+  }
+  for (AtomicFile& file : files) {
+    if (failed) break;
+    if (const int code = file.keep_old(ending, to_appear > 1); code != 0)
+      fail(cannot_write(file.path_of(ending), code));
+  }
+  if (!failed) {
+    size_t n = 0;
+    int code = 0;
+    for (; n < files.size() && code == 0; ++n) code = files[n].appear();
+    if (code != 0) {
+      // Back before anything is said: words take memory, which may be what is missing.
+      for (size_t i = n; i-- > 0;) files[i].lost_ = files[i].put_back();
+      fail(cannot_write(files[n - 1].path_of(ending), code));
+      for (const AtomicFile& file : files.first(n)) {
+        if (file.lost_ == 0) continue;
+        error.hint += fmt::format("{}{} could not be put back: {}", error.hint.empty() ? "" : "; ",
+                                  file.path_of(ending), std::strerror(file.lost_));
+        if (!file.old_.name.empty())
+          error.hint += fmt::format("; what it had is in {}/{}", file.place_.folder, file.old_.name);
+      }
     }
   }
-  settled_ = false;
-  if (ok()) return {};
-  const Error error = error_;
-  discard();
-  return error;
+  if (failed) {
+    discard_all();
+    return error;
+  }
+  for (AtomicFile& file : files) {
+    if (file.old_is_ != Old::kCopied) continue;
+    SLUICE_LOG(kInfo, "{} was written in place: {}", file.path_,
+               file.no_partial_ != 0 ? "its directory takes no new file" : "it is a mount of its own");
+  }
+  for (AtomicFile& file : files) {
+    if (!file.direct()) sync_folder(file.folder_.get());
+    file.discard();
+  }
+  return {};
+}
+
+// What the name has now, so that it can be put back.
+int AtomicFile::keep_old(Ending ending, bool several) {
+  if (direct()) return 0;
+  const int folder = folder_.get();
+  name_ = ending == Ending::kPartial ? place_.name + std::string(kPartialSuffix) : place_.name;
+  if (in_place() && ending == Ending::kWhole) {
+    // It is lost where a write fails, so that it is kept also where it is the only one.
+    int code = make_beside(folder, place_, 0600, old_);
+    if (takes_no_file(code)) code = make_in_memory(old_);
+    if (code != 0) return code;
+    old_is_ = Old::kCopied;
+    return overwrite(old_.descriptor.get(), target_.get());
+  }
+  if (new_.name.empty()) return no_partial_;
+  if (in_place()) (void)new_.descriptor.close();
+  struct stat status {};
+  if (::fstatat(folder, name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? 0 : errno;
+  // Only files and links are replaced.
+  if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) return S_ISDIR(status.st_mode) ? EISDIR : EEXIST;
+  if (!several) return 0;
+  const std::string word = random_word();
+  if (word.empty()) return errno;
+  old_.name = fmt::format("{}.tmp.{}", place_.name.substr(0, kNameBytes), word);
+  old_.unfinished = Unfinished(fmt::format("{}/{}", place_.folder, old_.name));
+  if (::linkat(folder, name_.c_str(), folder, old_.name.c_str(), 0) == 0) {
+    old_is_ = Old::kLinked;
+    return 0;
+  }
+  // File systems without links, and files of others (protected_hardlinks of proc_sys_fs(5)).
+  if (errno != EPERM && errno != EOPNOTSUPP && errno != EMLINK && errno != ENOSYS) return errno;
+  old_is_ = Old::kToMove;
+  return 0;
+}
+
+int AtomicFile::appear() {
+  if (direct()) return 0;
+  const int folder = folder_.get();
+  // From here on these may be all that is left of the old file: a program that ends before its time leaves them.
+  if (old_is_ != Old::kLinked) old_.unfinished = {};
+  if (old_is_ == Old::kCopied) {
+    appeared_ = true;
+    return overwrite(target_.get(), new_.descriptor.get());
+  }
+  if (old_is_ == Old::kToMove) {
+    if (::renameat(folder, name_.c_str(), folder, old_.name.c_str()) != 0) return errno;
+    old_is_ = Old::kMoved;
+    appeared_ = true;
+  }
+  if (::renameat(folder, new_.name.c_str(), folder, name_.c_str()) != 0) return errno;
+  appeared_ = true;
+  new_.name.clear();
+  return 0;
+}
+
+int AtomicFile::put_back() {
+  if (!appeared_) return 0;
+  if (old_is_ == Old::kCopied) return overwrite(target_.get(), old_.descriptor.get());
+  const int folder = folder_.get();
+  const int code = old_is_ == Old::kNone ? ::unlinkat(folder, name_.c_str(), 0)
+                                         : ::renameat(folder, old_.name.c_str(), folder, name_.c_str());
+  return code != 0 ? errno : 0;
 }
 
 void AtomicFile::discard() {
-  (void)descriptor_.close();
-  if (!temporary_.empty()) (void)::unlinkat(folder_.get(), temporary_.c_str(), 0);
-  temporary_.clear();
-  unfinished_ = {};
+  remove(folder_.get(), new_);
+  // What could not be put back stays where it is.
+  if (lost_ != 0) old_ = {};
+  remove(folder_.get(), old_);
+  old_is_ = Old::kNone;
+  appeared_ = false;
+  lost_ = 0;
+  (void)target_.close();
   (void)folder_.close();
   buffer_.reset();
   room_ = 0;

@@ -2,6 +2,8 @@
 // host only
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -63,7 +65,9 @@ inline constexpr std::string_view kPartialSuffix = ".partial";
 
 // Bytes of a regular file go to a new one in the same folder; commit() puts them on the disk and renames it, so that a
 // reader sees the old file or the whole new one, also after a power cut. An old file's mode is kept, and its owner
-// where we may; a symbolic link is followed. Without commit() the destructor removes the new file. "-" is standard
+// where we may; a symbolic link is followed. A file whose place no other can take is written in place by commit(): one
+// that is a mount of its own (a file that was mounted into a container), or whose folder takes no new file. Until then
+// its bytes are in a file beside it, or in memory. Without commit() the destructor removes what is new. "-" is standard
 // output; what else is not a regular file (a pipe, /dev/null, /dev/stdout) is written directly. Move-only, one thread.
 class AtomicFile {
  public:
@@ -80,7 +84,9 @@ class AtomicFile {
   // Hands on what is buffered, for whoever reads what is written directly. Errors are kept.
   void flush();
   // Written directly: there is no file that appears later.
-  bool direct() const { return temporary_.empty(); }
+  bool direct() const { return !folder_.valid(); }
+  // commit() writes the old file itself: who reads it meanwhile sees a part, and so does everybody after a power cut.
+  bool in_place() const { return target_.valid(); }
   // Buffers and writes. Errors are kept: later calls do nothing, and commit() returns the first.
   void write(std::string_view bytes) {
     if (bytes.empty() || bytes.size() >= room_) return write_more(bytes);
@@ -102,6 +108,9 @@ class AtomicFile {
   Result<void> settle();
   // Errors: the first that happened; then nothing has appeared.
   Result<void> commit(Ending ending = Ending::kWhole);
+  // The files of one command: all are on the disk before the first appears, and where one cannot appear, those before
+  // it are as they were. Errors: the first; what could not be put back is named, with the file that has its old bytes.
+  static Result<void> commit(std::span<AtomicFile> files, Ending ending = Ending::kWhole);
   // As given; "standard output" for "-".
   const std::string& path() const { return path_; }
   // Where an ending leaves the bytes: the path, or NAME.partial; a pipe or a device has its own name in both cases.
@@ -116,15 +125,44 @@ class AtomicFile {
   void write_out(std::string_view bytes);
   void discard();
   void note(const char* doing);
+  // The steps of commit(). They give 0 or errno; the last two take no memory.
+  int keep_old(Ending ending, bool several);
+  int appear();
+  int put_back();
+
+  // A file in the folder under a name that nobody can guess; without a name: memory.
+  struct Beside {
+    OwnedDescriptor descriptor;
+    std::string name;
+    Unfinished unfinished;  // of that name
+  };
+  static int make_beside(int folder, const OutputPlace& to, mode_t mode, Beside& made);
+  static int make_in_memory(Beside& made);
+  static void remove(int folder, Beside& beside);
+
+  // What the name has until commit() is over.
+  enum class Old : uint8_t {
+    kNone,    // nothing, or nothing that has to be kept
+    kLinked,  // `old_` is another name of it
+    kToMove,  // `old_` is the name that it gets
+    kMoved,
+    kCopied,  // `old_` has its bytes
+  };
 
   std::string path_;
   OutputPlace place_;
-  std::string temporary_;  // in the folder; empty: written directly
-  Unfinished unfinished_;  // of that name
+  Beside new_;              // its descriptor: what is written, directly or not
+  int no_partial_ = 0;      // errno: why the folder takes no new file
+  OwnedDescriptor target_;  // what is written in place
+  Beside old_;
+  Old old_is_ = Old::kNone;
+  std::string name_;       // that it gets, in the folder
+  bool appeared_ = false;  // wholly or in part
+  int lost_ = 0;           // errno: why it could not be put back
   std::unique_ptr<char[]> buffer_;
   size_t room_ = 0;  // in the buffer
   Error error_;
-  OwnedDescriptor folder_, descriptor_;
+  OwnedDescriptor folder_;  // none: written directly
   bool settled_ = false;
 };
 

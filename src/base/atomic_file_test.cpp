@@ -2,11 +2,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -239,6 +243,151 @@ TEST_F(AtomicFileTest, LargeAndSmallPiecesStayInOrder) {
   }
   ASSERT_TRUE(file->commit().ok());
   EXPECT_TRUE(*read_text_file(path) == want);
+}
+
+// One file after another cannot be put in its place: by a folder that has its name by then, or by something that is
+// mounted there. The others, new ones and such as replace something, are as they were.
+TEST_F(AtomicFileTest, FilesAppearTogetherOrNoneDoes) {
+  constexpr size_t kFiles = 4;
+  const auto name = [&](size_t i) { return (folder / ("f" + std::to_string(i))).string(); };
+  for (size_t wrong = 0; wrong <= kFiles; ++wrong) {
+    for (unsigned there = 0; there < 1u << kFiles; ++there) {
+      std::vector<AtomicFile> made;
+      for (size_t i = 0; i < kFiles; ++i) {
+        if ((there >> i & 1) != 0) put(name(i), "old " + std::to_string(i));
+        auto file = AtomicFile::create(name(i));
+        ASSERT_TRUE(file.ok());
+        file->write("new " + std::to_string(i));
+        made.push_back(std::move(*file));
+      }
+      if (wrong < kFiles) {
+        fs::remove(name(wrong));
+        fs::create_directory(name(wrong));
+      }
+      const auto done = AtomicFile::commit(made);
+      ASSERT_EQ(done.ok(), wrong == kFiles);
+      if (wrong < kFiles) {
+        EXPECT_EQ(done.error().message, name(wrong) + ": cannot write: Is a directory");
+        fs::remove(name(wrong));
+      }
+      size_t expected = 0;
+      for (size_t i = 0; i < kFiles; ++i) {
+        const bool old = (there >> i & 1) != 0 && i != wrong;
+        const std::string want = wrong == kFiles ? "new " : old ? "old " : "";
+        expected += want.empty() ? 0 : 1;
+        ASSERT_EQ(fs::exists(name(i)), !want.empty());
+        if (!want.empty()) {
+          EXPECT_EQ(*read_text_file(name(i)), want + std::to_string(i));
+        }
+      }
+      EXPECT_EQ(files(), expected);
+      for (size_t i = 0; i < kFiles; ++i) fs::remove(name(i));
+    }
+  }
+}
+
+// In a mount namespace of its own, which a child process has. What it finds wrong is what the function returns.
+std::string in_mount_namespace(const std::function<std::string()>& what) {
+  int link[2];
+  if (::pipe(link) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string said = "none";
+    if (::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) said = what();
+    ::_exit(::write(link[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 1);
+  }
+  ::close(link[1]);
+  std::string said(65536, '\0');
+  const ssize_t n = ::read(link[0], said.data(), said.size());
+  ::close(link[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  said.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return status == 0 ? said : said + " status " + std::to_string(status);
+}
+bool mount_on(const std::string& from, const std::string& to, bool read_only = false) {
+  return ::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+         (!read_only || ::mount(nullptr, to.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) == 0);
+}
+
+// A file that is mounted into a container cannot be replaced: it is written where it is, whatever its lengths, and has
+// its old bytes again where another one of the set cannot appear. Mounted late it is an error, and nothing appears.
+TEST_F(AtomicFileTest, AFileThatIsAMountIsWrittenInPlaceAndPutBack) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root mounts";
+  const std::string said = in_mount_namespace([&]() -> std::string {
+    std::string wrong;
+    for (const size_t before : {size_t{0}, size_t{5}, size_t{100'000}}) {
+      for (const size_t after : {size_t{0}, size_t{7}, size_t{300'000}}) {
+        for (const bool fails : {false, true}) {
+          for (const bool late : {false, true}) {
+            const std::string old(before, 'o'), fresh(after, 'n'), first = path + ".1", last = path + ".3";
+            put(path + ".from", old);
+            put(path, "hidden");
+            put(first, old);
+            put(last, old);
+            if (!late && !mount_on(path + ".from", path)) return "no mount";
+            std::vector<AtomicFile> made;
+            for (const std::string& name : {first, path, last}) {
+              auto file = AtomicFile::create(name);
+              if (!file) return to_string(file.error());
+              file->write(fresh);
+              made.push_back(std::move(*file));
+            }
+            if (made[1].in_place() == late) wrong += " in place;";
+            if (late && !mount_on(path + ".from", path)) return "no mount";
+            if (fails) {
+              fs::remove(last);
+              put(last + ".from", old);
+              put(last, "hidden");
+              if (!mount_on(last + ".from", last)) return "no mount";
+            }
+            const bool done = AtomicFile::commit(made).ok();
+            if (done == (fails || late)) wrong += " done;";
+            for (const std::string& name : {first, path, last}) {
+              if (*read_text_file(name) != (done ? fresh : old)) wrong += " " + name + ";";
+            }
+            if (fails) ::umount(last.c_str());
+            ::umount(path.c_str());
+            fs::remove(last + ".from");
+            if (files() != 4) wrong += " files;";
+          }
+        }
+      }
+    }
+    return wrong.empty() ? "right" : wrong;
+  });
+  if (said == "none") GTEST_SKIP() << "no mount namespaces here";
+  EXPECT_EQ(said, "right");
+}
+
+// As systemd's ProtectSystem= and ReadWritePaths= have it: the folder takes no new file.
+TEST_F(AtomicFileTest, AFileWhoseFolderTakesNoNewOneIsWrittenInPlace) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root mounts";
+  put(path, "old and long");
+  put((folder / "fixed").string(), "fixed");
+  const std::string said = in_mount_namespace([&]() -> std::string {
+    if (!mount_on(folder.string(), folder.string(), true) || !mount_on(path, path)) return "no mount";
+    // Of the mount above it: of the folder as it is.
+    if (::mount(nullptr, path.c_str(), nullptr, MS_BIND | MS_REMOUNT, nullptr) != 0) return "no mount";
+    auto file = AtomicFile::create(path);
+    if (!file) return to_string(file.error());
+    file->write("new");
+    if (!file->in_place() || file->direct()) return "not in place";
+    if (auto done = file->commit(); !done) return to_string(done.error());
+    auto partial = AtomicFile::create(path);
+    partial->write("part");
+    auto done = partial->commit(Ending::kPartial);
+    if (done.ok()) return "a partial file";
+    const auto none = AtomicFile::create((folder / "other").string()), fixed = AtomicFile::create(folder / "fixed");
+    if (none.ok() || fixed.ok()) return "opened";
+    return done.error().message + "\n" + none.error().message + "\n" + fixed.error().message;
+  });
+  if (said == "none") GTEST_SKIP() << "no mount namespaces here";
+  EXPECT_EQ(said, path + ".partial: cannot write: Read-only file system\n" + (folder / "other").string() +
+                      ": cannot write: Read-only file system\n" + (folder / "fixed").string() +
+                      ": cannot write: Read-only file system");
+  EXPECT_EQ(*read_text_file(path), "new");
+  EXPECT_EQ(files(), 2u);
 }
 
 // The vectors of FIPS 180-2, appendix B.

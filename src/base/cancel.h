@@ -1,7 +1,9 @@
 // host only
 // Long work that somebody waits for no more ends early: what takes seconds asks cancelled() now and then and gives an
-// error.
+// error. What changes something asks changes_are_unwanted() right before it does.
 #pragma once
+
+#include <poll.h>
 
 #include <atomic>
 
@@ -9,25 +11,43 @@
 
 namespace sluice {
 
-namespace detail {
-inline thread_local const std::atomic<bool>* cancel_flag = nullptr;
-}
-
-// While it lives, the work of its thread is cancelled once `flag` is true. They may nest.
+// While it lives, the work of its thread is cancelled once `flag` is true, or that of a scope around it. `peer`: the
+// connection of who waits for the work; -1: nobody has one.
 class CancelScope {
  public:
-  explicit CancelScope(const std::atomic<bool>& flag) : before_(detail::cancel_flag) { detail::cancel_flag = &flag; }
-  ~CancelScope() { detail::cancel_flag = before_; }
+  explicit CancelScope(const std::atomic<bool>& flag, int peer = -1) : flag_(flag), peer_(peer), around_(innermost) {
+    innermost = this;
+  }
+  ~CancelScope() { innermost = around_; }
   CancelScope(const CancelScope&) = delete;
   CancelScope& operator=(const CancelScope&) = delete;
 
  private:
-  const std::atomic<bool>* before_;
+  friend bool cancelled();
+  friend bool changes_are_unwanted();
+  static inline thread_local const CancelScope* innermost = nullptr;
+
+  const std::atomic<bool>& flag_;
+  const int peer_;
+  const CancelScope* const around_;
 };
 
 inline bool cancelled() {
-  return detail::cancel_flag != nullptr && detail::cancel_flag->load(std::memory_order_relaxed);
+  for (const CancelScope* s = CancelScope::innermost; s != nullptr; s = s->around_) {
+    if (s->flag_.load(std::memory_order_relaxed)) return true;
+  }
+  return false;
 }
+
+// The same, or who waits has closed its connection by now: it has been told, or believes, that nothing was changed.
+inline bool changes_are_unwanted() {
+  for (const CancelScope* s = CancelScope::innermost; s != nullptr; s = s->around_) {
+    pollfd peer{s->peer_, 0, 0};
+    if (s->peer_ >= 0 && ::poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR)) != 0) return true;
+  }
+  return cancelled();
+}
+
 inline Error cancelled_error() {
   return Error("interrupted");
 }

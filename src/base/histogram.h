@@ -7,7 +7,8 @@
 //   index  0 1 2 ... 63 | 64 65 ... 127 | 128      129     ... | 192      ...
 //
 // A bucket is never wider than 1/64 of its lowest value, so percentile() is never below the true sample and above it by
-// less than 1/64 (1.6 %). Any u64 fits: nothing is clamped, nothing saturates, nothing allocates. 30 KiB.
+// less than 1/64 (1.6 %). Any u64 fits: nothing is clamped, nothing saturates. 30 KiB, which are not on the stack of
+// whoever has one: reports have several. Only making and copying one allocates.
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace sluice {
 
@@ -42,7 +44,7 @@ class Histogram {
   // Adds `count` samples of `value` (any unit; nanoseconds by custom). Writer's thread only.
   void record(uint64_t value, uint64_t count = 1) {
     if (count == 0) return;
-    add(buckets_[index_of(value)], count);
+    add((*buckets_)[index_of(value)], count);
     if (value < load(min_)) store(min_, value);
     if (value > load(max_)) store(max_, value);
   }
@@ -50,7 +52,7 @@ class Histogram {
   // Adds every sample of `other`. Writer's thread only.
   void merge(const Histogram& other) {
     for (size_t i = 0; i < kBuckets; ++i) {
-      if (const uint64_t n = load(other.buckets_[i])) add(buckets_[i], n);
+      if (const uint64_t n = load((*other.buckets_)[i])) add((*buckets_)[i], n);
     }
     const uint64_t low = load(other.min_);
     const uint64_t high = load(other.max_);
@@ -63,9 +65,9 @@ class Histogram {
   void subtract(const Histogram& earlier) {
     uint64_t low = ~uint64_t{0}, high = 0;
     for (size_t i = 0; i < kBuckets; ++i) {
-      const uint64_t all = load(buckets_[i]), gone = load(earlier.buckets_[i]);
+      const uint64_t all = load((*buckets_)[i]), gone = load((*earlier.buckets_)[i]);
       const uint64_t left = all > gone ? all - gone : 0;
-      if (gone != 0) store(buckets_[i], left);
+      if (gone != 0) store((*buckets_)[i], left);
       if (left == 0) continue;
       if (low == ~uint64_t{0}) low = lowest(i);
       high = lowest(i) + (width(i) - 1);
@@ -77,14 +79,14 @@ class Histogram {
 
   // Writer's thread only.
   void clear() {
-    for (auto& bucket : buckets_) store(bucket, 0);
+    for (auto& bucket : *buckets_) store(bucket, 0);
     store(min_, ~uint64_t{0});
     store(max_, 0);
   }
 
   uint64_t count() const {
     uint64_t total = 0;
-    for (const auto& bucket : buckets_) total += load(bucket);
+    for (const auto& bucket : *buckets_) total += load(bucket);
     return total;
   }
   bool empty() const { return count() == 0; }
@@ -97,7 +99,7 @@ class Histogram {
     double sum = 0;
     uint64_t total = 0;
     for (size_t i = 0; i < kBuckets; ++i) {
-      const uint64_t n = load(buckets_[i]);
+      const uint64_t n = load((*buckets_)[i]);
       if (n == 0) continue;
       sum += static_cast<double>(n) * (static_cast<double>(lowest(i)) + static_cast<double>(width(i) - 1) / 2);
       total += n;
@@ -121,7 +123,7 @@ class Histogram {
     const uint64_t high = load(max_);
     uint64_t seen = 0;
     for (size_t i = 0; i < kBuckets; ++i) {
-      seen += load(buckets_[i]);
+      seen += load((*buckets_)[i]);
       if (seen >= rank) {
         const uint64_t edge = lowest(i) + (width(i) - 1);
         return edge < high ? edge : high;
@@ -153,7 +155,8 @@ class Histogram {
   // One writer, so a load and a store do; fetch_add would lock the bus for nothing.
   static void add(Counter& counter, uint64_t n) { store(counter, load(counter) + n); }
 
-  std::array<Counter, kBuckets> buckets_{};
+  using Buckets = std::array<Counter, kBuckets>;
+  const std::unique_ptr<Buckets> buckets_ = std::make_unique<Buckets>();
   Counter min_{~uint64_t{0}};
   Counter max_{0};
 };

@@ -24,6 +24,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/cancel.h"
+#include "base/clock.h"
 #include "base/thread.h"
 
 namespace sluice {
@@ -275,6 +277,8 @@ FileStamp stamp_of(const std::string& path, const struct stat& info) {
           .looked_ns = in_ns(now)};
 }
 
+thread_local InputPatience* patience = nullptr;
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -286,6 +290,28 @@ class Descriptor {
  private:
   int fd_;
 };
+
+}  // namespace
+
+// Takes of the patience of the thread.
+struct Waited {
+  // What it was, where nothing is left of it.
+  static std::optional<uint64_t> longer_than_allowed(uint64_t ns) {
+    if (patience == nullptr) return std::nullopt;
+    patience->left_ns_ -= std::min(patience->left_ns_, ns);
+    if (patience->left_ns_ != 0) return std::nullopt;
+    return patience->whole_ns_;
+  }
+};
+
+InputPatience::InputPatience(uint64_t ns) : whole_ns_(ns), left_ns_(ns), around_(patience) {
+  patience = this;
+}
+InputPatience::~InputPatience() {
+  patience = around_;
+}
+
+namespace {
 
 // The bytes of one input, decompressed. One thread at a time: who reads the file, or from some place on a thread of its
 // own (Ahead).
@@ -322,14 +348,24 @@ struct Stream {
   // By the system, for the reason in errno.
   Error refused(const char* doing) const { return system_error(fmt::format("{}: cannot {}", name, doing), errno); }
 
+  // The thread has waited since then. Errors: nobody waits for it any more, or it has no patience left.
+  Result<void> waited(uint64_t since) const {
+    if (cancelled()) return fail("interrupted");
+    const auto over = Waited::longer_than_allowed(now_ns() - since);
+    if (!over) return {};
+    return fail(fmt::format("nothing more came within {} s, and others wait meanwhile", *over / 1'000'000'000),
+                "start what writes it first, or write it to a file");
+  }
+
   // Until there is something to read, or the writer is gone. A FIFO that nobody has written to is waited for too, which
   // read() would not do.
   Result<void> wait() const {
     for (;;) {
       if (InputFile::was_stopped() || abandoned.load(std::memory_order_relaxed)) return fail("interrupted");
       pollfd polled{file->get(), POLLIN, 0};
+      const uint64_t since = now_ns();
       const int n = ::poll(&polled, 1, kLookMs);
-      if (n > 0) return {};
+      if (auto ok = waited(since); !ok || n > 0) return ok;
       if (n < 0 && errno != EINTR) return refused("wait for it");
     }
   }
@@ -469,7 +505,13 @@ class Ahead {
   // As those of Stream.
   Result<size_t> take(Room out) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return filled_ != taken_ || over_; });
+    for (;;) {
+      const uint64_t since = now_ns();
+      const bool there =
+          changed_.wait_for(lock, std::chrono::milliseconds(kLookMs), [this] { return filled_ != taken_ || over_; });
+      if (auto ok = stream_.waited(since); !ok) return std::move(ok).error();
+      if (there) break;
+    }
     if (filled_ == taken_) {
       if (no_memory_) return system_error(stream_.name, ENOMEM);
       if (stream_.failed) return *stream_.failed;

@@ -128,6 +128,22 @@ Error empty_table(const std::string& name);
 // A whole file or pipe as text, decompressed; "-" is standard input. Errors: those of open and text.
 Result<std::string> read_text_file(const std::string& path, uint64_t limit = kMaxTextBytes);
 
+// While it lives, its thread waits for the writers of pipes, sockets and terminals so long in all; then reading is an
+// error. For a thread that others wait for. They may nest: the inner one counts.
+class InputPatience {
+ public:
+  explicit InputPatience(uint64_t ns);
+  ~InputPatience();
+  InputPatience(const InputPatience&) = delete;
+  InputPatience& operator=(const InputPatience&) = delete;
+
+ private:
+  friend struct Waited;
+  const uint64_t whole_ns_;
+  uint64_t left_ns_;
+  InputPatience* const around_;
+};
+
 // What can be read but once (a pipe, a socket, a terminal, standard input by "-"): its identity, without opening it.
 // Two paths with the same are one stream. Nothing: it can be read again, or is not there.
 std::optional<FileId> read_once_id(const std::string& path);

@@ -13,10 +13,13 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+
+#include "base/cancel.h"
 
 namespace sluice {
 namespace {
@@ -238,6 +241,66 @@ TEST_F(InputFileTest, AWaitEndsByTheFlag) {
 }
 
 // Cut at any place, or changed at any: an error that names the file and stays, never a short text.
+// In all: also a writer that says a little now and then, and one that a thread of its own reads ahead of.
+TEST_F(InputFileTest, PatienceIsForAllThatAThreadReads) {
+  const auto seconds = [](int n) { return uint64_t{1'000'000'000} * static_cast<uint64_t>(n); };
+  const std::string pipe = fifo("pipe");
+  {
+    const InputPatience little(seconds(1) / 5);
+    auto file = InputFile::open(pipe);
+    ASSERT_TRUE(file.ok());
+    auto said = file->text(1 << 20);
+    ASSERT_FALSE(said.ok());
+    EXPECT_EQ(said.error().message, pipe + ": nothing more came within 0 s, and others wait meanwhile");
+    // Nothing is left of it, and files need none.
+    std::ofstream(pipe + ".file") << "text";
+    EXPECT_EQ(*read_text_file(pipe + ".file"), "text");
+    EXPECT_FALSE(read_text_file(pipe).ok());
+  }
+  const std::string text = numbered_lines(100'000), packed = packed_zstd(text);
+  for (const bool ahead : {false, true}) {
+    std::atomic<bool> over{false};
+    const int writer = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(writer, 0);
+    const std::string& bytes = ahead ? packed : text;
+    std::thread slow([&] {
+      for (size_t at = 0; at < bytes.size() / 2 && !over;) {
+        const size_t n = std::min<size_t>(ahead ? 50'000 : 1, bytes.size() / 2 - at);
+        at += static_cast<size_t>(std::max<ssize_t>(::write(writer, bytes.data() + at, n), 0));
+        if (!ahead) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    });
+    {
+      const InputPatience enough(seconds(1)), inner(seconds(1) / 2);
+      auto file = InputFile::open(pipe);
+      file->decompress_ahead();
+      auto said = file->whole(kMaxTextBytes);
+      ASSERT_FALSE(said.ok());
+      EXPECT_NE(said.error().message.find("nothing more came within 0 s"), std::string::npos) << said.error().message;
+    }
+    over = true;
+    slow.join();
+    ::close(writer);
+  }
+  const auto writer = writer_of(pipe, "late");
+  EXPECT_EQ(*read_text_file(pipe), "late");
+}
+
+// Who reads for somebody that has gone stops.
+TEST_F(InputFileTest, AWaitEndsWithWhoWaitsForIt) {
+  const std::string pipe = fifo("pipe");
+  std::atomic<bool> gone{false};
+  std::thread goes([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gone = true;
+  });
+  const CancelScope waits(gone);
+  auto said = read_text_file(pipe);
+  goes.join();
+  ASSERT_FALSE(said.ok());
+  EXPECT_EQ(said.error().message, pipe + ": interrupted");
+}
+
 TEST_F(InputFileTest, TruncatedAndDamagedDataIsAnError) {
   const std::string text = numbered_lines(300);
   for (const Packer& packer : kPackers) {

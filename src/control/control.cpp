@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "control/json.h"
 #include "control/machine.h"
@@ -78,6 +79,15 @@ Result<std::string> only(const std::map<std::string, std::shared_ptr<const Image
 std::string text_in(const Json& request, const char* field) {
   const auto found = request.find(field);
   return found != request.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// Unless its client has gone: before it waits for packets, and after.
+Result<void> change_classes(Engine& runtime, const std::function<Result<void>(EgressQos&)>& change) {
+  if (changes_are_unwanted()) return cancelled_error();
+  return runtime.change_qos([&change](EgressQos& qos) -> Result<void> {
+    if (changes_are_unwanted()) return cancelled_error();
+    return change(qos);
+  });
 }
 
 }  // namespace
@@ -353,6 +363,7 @@ Result<Json> Control::save() {
   Json json{{"saved", Json::array()}};
   for (const LiveTables::Saved& one : *saved) {
     Json said{{"table", one.table}, {"kind", one.kind}, {"file", one.path}, {"entries", one.entries}};
+    if (one.in_place) said["in_place"] = true;
     if (one.table.empty()) {
       said.erase("table");
       said.erase("entries");
@@ -441,7 +452,7 @@ Result<Json> Control::set_qos(const std::string& qos_class, const std::string& r
   uint64_t bps = 0;
   if (rate != "unlimited" && (!parse_rate_bps(rate, &bps) || bps < DepartureRate::kLeastBps))
     return Error(fmt::format("'{}' is not a rate", rate), "such as 20Mbps, from 1kbps to 400Gbps; or unlimited");
-  auto done = runtime_.change_qos([qos_class, bps, port](EgressQos& qos) -> Result<void> {
+  auto done = change_classes(runtime_, [qos_class, bps, port](EgressQos& qos) -> Result<void> {
     if (qos_class != "port") return qos.set_rate(qos_class, bps, port);
     qos.set_port_rate(bps, port);
     return {};
@@ -474,7 +485,7 @@ Result<Json> Control::load_qos(SentFile file) {
   auto model = parse_qos(*text, file.name);
   if (!model) return std::move(model).error();
   if (auto ok = EgressQos::check(*model, runtime_.at_sinks()); !ok) return std::move(ok).error();
-  auto done = runtime_.change_qos([model = *model](EgressQos& qos) -> Result<void> {
+  auto done = change_classes(runtime_, [model = *model](EgressQos& qos) -> Result<void> {
     qos.load(model);
     return {};
   });

@@ -100,7 +100,8 @@ class ControlSocket::Server {
       }
       Job& job = taken.front();
       try {
-        job.answer = job.make() + "\n";
+        const CancelScope unwanted(job.peer->gone, job.peer->fd.get());
+        if (!changes_are_unwanted()) job.answer = job.make() + "\n";
       } catch (const std::bad_alloc&) {
         // Its client is left without an answer, as where there is no memory for one that is made at once.
       }
@@ -108,7 +109,9 @@ class ControlSocket::Server {
       const std::lock_guard lock(jobs_mutex_);
       made_.splice(made_.end(), taken);
       const uint64_t one = 1;
-      (void)!::write(made.get(), &one, sizeof one);
+      // Once it is full (EAGAIN) the other thread is awake already.
+      while (::write(made.get(), &one, sizeof one) < 0 && errno != EAGAIN) {
+      }
     }
   }
 
@@ -144,7 +147,7 @@ class ControlSocket::Server {
           c.since = now;  // it waits for another, which is not its fault
         }
         // Without events a client that goes away is still told of.
-        polled.push_back({c.fd.get(), events, 0});
+        polled.push_back({c.peer->fd.get(), events, 0});
         next = std::min(next, due(c));
       }
       const uint64_t wait = ready ? 0 : next == kNever ? kNever : next > now ? next - now : 0;
@@ -164,6 +167,7 @@ class ControlSocket::Server {
           // What the client holds is more than there is.
         }
         if (!stays && long_ == &*c) long_ = nullptr;
+        if (!stays) c->peer->gone.store(true, std::memory_order_relaxed);
         c = stays ? std::next(c) : clients_.erase(c);
       }
       if (polled[2].revents != 0) take_made();
@@ -182,13 +186,19 @@ class ControlSocket::Server {
   }
 
  private:
+  // Outlives its client while an answer is made for it.
+  struct Peer {
+    Descriptor fd;
+    std::atomic<bool> gone{false};
+  };
   struct Job {
     uint64_t client;
+    std::shared_ptr<Peer> peer;
     std::function<std::string()> make;
     std::string answer;  // empty: there was no memory for it
   };
   struct Client {
-    Descriptor fd;
+    std::shared_ptr<Peer> peer;
     bool owner = false;
     std::string in, out;
     size_t begin = 0;     // of `in`: where the next request starts
@@ -257,6 +267,7 @@ class ControlSocket::Server {
       return send_some(c);
     }
     const uint64_t began = now_ns();
+    const CancelScope unwanted(c.peer->gone, c.peer->fd.get());
     Reply reply = (*answer_)(std::string_view(c.in).substr(c.begin, c.searched - c.begin));
     if (!reply.later) c.out = std::move(reply.text) + "\n";
     answering_ns_ += now_ns() - began;
@@ -276,7 +287,7 @@ class ControlSocket::Server {
     if (!reply.later) return send_some(c);
     {
       const std::lock_guard lock(jobs_mutex_);
-      jobs_.push_back({last_number_ + 1, std::move(reply.later), {}});
+      jobs_.push_back({last_number_ + 1, c.peer, std::move(reply.later), {}});
     }
     c.number = ++last_number_;
     // What was read of a long line stays with the job: the next one waits for that.
@@ -312,7 +323,7 @@ class ControlSocket::Server {
 
   bool receive(Client& c) {
     char bytes[65536];
-    const ssize_t n = ::recv(c.fd.get(), bytes, sizeof bytes, 0);
+    const ssize_t n = ::recv(c.peer->fd.get(), bytes, sizeof bytes, 0);
     if (n < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
     // A line that was cut off is nobody's request.
     if (n == 0) return false;
@@ -323,7 +334,7 @@ class ControlSocket::Server {
   }
 
   bool send_some(Client& c) {
-    const ssize_t n = ::send(c.fd.get(), c.out.data() + c.sent, c.out.size() - c.sent, MSG_NOSIGNAL);
+    const ssize_t n = ::send(c.peer->fd.get(), c.out.data() + c.sent, c.out.size() - c.sent, MSG_NOSIGNAL);
     if (n < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
     c.sent += static_cast<size_t>(n);
     if (c.sent < c.out.size()) return true;
@@ -357,17 +368,18 @@ class ControlSocket::Server {
       return;
     }
     Client c;
-    c.fd = std::move(fd);
+    c.peer = std::make_shared<Peer>();
+    c.peer->fd = std::move(fd);
     c.since = time();
     ucred peer{};
     socklen_t size = sizeof peer;
-    c.owner = ::getsockopt(c.fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+    c.owner = ::getsockopt(c.peer->fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
               (peer.uid == 0 || peer.uid == ::geteuid());
     if (!room || !make_room(c.owner)) {
       refuse(c, room ? Error("too many clients at once", "try again")
                      : Error("the process has no file descriptor left", "raise its limit of open files (ulimit -n)"));
       (void)send_some(c);
-      c.fd = Descriptor();
+      c = {};
       renew_spare();
       return;
     }
@@ -384,7 +396,8 @@ class ControlSocket::Server {
       // The owner need not wait until others have had their time.
       const bool at_once = owner && !c->owner;
       char byte = 0;
-      if (!at_once && (time() - c->since < limits_.grace_ns || ::recv(c->fd.get(), &byte, 1, MSG_PEEK) > 0)) continue;
+      if (!at_once && (time() - c->since < limits_.grace_ns || ::recv(c->peer->fd.get(), &byte, 1, MSG_PEEK) > 0))
+        continue;
       const auto rank = [](const Client& client) { return std::pair(client.owner, client.since); };
       if (worst == clients_.end() || rank(*c) < rank(*worst)) worst = c;
     }

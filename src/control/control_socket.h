@@ -39,7 +39,8 @@ class ControlSocket {
     std::function<std::string()> later;
   };
   // Gives the answer to a line, neither with its newline. Called from the serving thread, one at a time. There and in
-  // what makes an answer later cancelled() (base/cancel.h) is true once the socket is to go.
+  // what makes an answer later cancelled() (base/cancel.h) is true once the socket is to go, or the client is gone.
+  // What makes an answer later is not called where its client is gone by then.
   using Answer = std::function<Reply(std::string_view line)>;
   // Gives the answer of a client that is not served.
   using Refusal = std::function<std::string(const Error& error)>;

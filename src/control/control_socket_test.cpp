@@ -420,9 +420,55 @@ TEST_F(Sockets, AnAnswerThatTakesLongKeepsNobodyElseWaiting) {
   ASSERT_EQ(::shutdown(second, SHUT_WR), 0);
   EXPECT_EQ(read_all(first), "made slow 1\n<a>\nmade slow 2\n");
   EXPECT_EQ(read_all(second), "made slow 4\n");
-  EXPECT_EQ(slow.begun, 4) << "also what nobody waits for any more";
+  EXPECT_EQ(slow.begun, 3) << "what nobody waits for any more is not begun";
   ::close(first);
   ::close(second);
+}
+
+// A change asks right before it is made. Whoever has closed its connection by then has it not; who only says that it
+// asks nothing more has. At once, later, and behind another's.
+TEST_F(Sockets, WhatAClientGaveUpIsNotChanged) {
+  std::atomic<bool> go{false}, waits{false};
+  std::atomic<int> begun{0}, changes{0};
+  const auto change = [&](bool now) {
+    ++begun;
+    while (!now && !go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (changes_are_unwanted()) return std::string("unwanted");
+    ++changes;
+    return std::string("changed");
+  };
+  auto made = ControlSocket::create(path());
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE((*made)
+                  ->serve(
+                      [&](std::string_view line) -> ControlSocket::Reply {
+                        if (line == "wait") {
+                          waits = true;
+                          while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                          return std::string("waited");
+                        }
+                        if (line == "now") return change(true);
+                        return std::function<std::string()>([&] { return change(false); });
+                      },
+                      &refused)
+                  .ok());
+  const int under_way = raw(), queued = raw(), half = raw(), slow = raw(), at_once = raw(), stays = raw();
+  ASSERT_EQ(::send(under_way, "later\n", 6, 0), 6);
+  while (begun != 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(::send(queued, "later\n", 6, 0), 6);
+  ASSERT_EQ(::send(half, "later\n", 6, 0), 6);
+  ASSERT_EQ(::shutdown(half, SHUT_WR), 0);
+  ASSERT_EQ(::send(slow, "wait\n", 5, 0), 5);
+  while (!waits) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(::send(at_once, "now\n", 4, 0), 4);
+  ASSERT_EQ(::send(stays, "now\n", 4, 0), 4);
+  for (const int fd : {under_way, queued, at_once}) ::close(fd);
+  go = true;
+  EXPECT_EQ(read_all(half), "changed\n");
+  ASSERT_EQ(::shutdown(stays, SHUT_WR), 0);
+  EXPECT_EQ(read_all(stays), "changed\n");
+  EXPECT_EQ(changes, 2);
+  for (const int fd : {half, slow, stays}) ::close(fd);
 }
 
 TEST_F(Sockets, AnAnswerThatTakesLongIsToldThatTheSocketGoes) {

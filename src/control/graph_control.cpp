@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "control/json.h"
 #include "control/report.h"
@@ -40,6 +41,7 @@ Result<Json> GraphControl::run(Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     Result<std::string> read = std::string();
     Result<void> written;
+    if (writes && changes_are_unwanted()) return cancelled_error();
     auto asked = engine_.ask([&] {
       if (writes)
         written = engine_.write(handler, value);
@@ -82,6 +84,7 @@ Result<Json> GraphControl::swap(SentFile file, bool dry_run) {
   }
   if (dry_run) return json;
   const uint64_t changing = now_ns();
+  if (changes_are_unwanted()) return cancelled_error();
   if (auto ok = engine_.swap(std::move(*graph)); !ok.ok()) return std::move(ok).error();
   json["swap_seconds"] = static_cast<double>(now_ns() - changing) / 1e9;
   configuration_ = file.name;

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "base/cancel.h"
 #include "control/live_parts.h"
 #include "tables/acl/algorithms.h"
 
@@ -142,6 +143,7 @@ size_t LiveTables::Reload::bytes_with(const GraphGeneration& next) const {
 }
 
 Result<uint64_t> LiveTables::Reload::commit(GraphGeneration next) {
+  if (changes_are_unwanted()) return cancelled_error();
   if (const size_t sum = bytes_with(next); live_.max_bytes_ != 0 && sum > live_.max_bytes_) {
     return Error(fmt::format("the tables before and after would take {}, more than the limit of {}", in_bytes(sum),
                              in_bytes(live_.max_bytes_)),
@@ -167,6 +169,7 @@ Result<uint64_t> LiveTables::Reload::commit(GraphGeneration next) {
     if (kept_.contains(key) || (load.kind == "acl" && patched_.contains(load.name))) stay[load.kind].insert(load.name);
   }
   uint64_t generation = 0;
+  if (changes_are_unwanted()) return cancelled_error();
   try {
     generation = live_.publisher_.publish(std::move(*snapshot));
   } catch (const std::bad_alloc&) {

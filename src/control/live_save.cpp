@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/cancel.h"
 #include "control/live_parts.h"
 #include "control/live_tables.h"
 #include "control/table_text.h"
@@ -146,11 +147,11 @@ Result<std::vector<LiveTables::Saved>> LiveTables::save(const std::optional<Also
   struct Writing {
     bool* unsaved;  // nullptr: it is no table
     FileStamp* stamp;
-    AtomicFile file;
     Saved saved;
   };
   std::vector<Writing> all;
-  std::set<FileId> files;
+  std::vector<AtomicFile> files;  // of those
+  std::set<FileId> known;
   Error refused;
   const auto refuse = [&](const Saved& one, Error error) {
     Diagnostic d;
@@ -160,17 +161,20 @@ Result<std::vector<LiveTables::Saved>> LiveTables::save(const std::optional<Also
                                   : fmt::format("{} '{}': {}", name_of(one.kind), one.table, error.message);
     d.suggestion = error.hint;
     refused.diagnostics.push_back(std::move(d));
+    refused.system |= error.system;
     for (Diagnostic& more : error.diagnostics) refused.diagnostics.push_back(std::move(more));
   };
   const auto write = [&](bool* unsaved, FileStamp* stamp, const Result<std::string>& text, Saved one) {
     if (!text) return refuse(one, text.error());
-    if (!files.insert(stamp->id).second)
+    if (!known.insert(stamp->id).second)
       return refuse(one, Error(fmt::format("{} is the file of another table, too", one.path)));
     auto file = AtomicFile::create(one.path);
     if (!file) return refuse(one, std::move(file).error());
     file->write(*text);
     if (auto done = file->settle(); !done) return refuse(one, std::move(done).error());
-    all.push_back({unsaved, stamp, std::move(*file), std::move(one)});
+    one.in_place = file->in_place();
+    all.push_back({unsaved, stamp, std::move(one)});
+    files.push_back(std::move(*file));
   };
   for (auto& [key, source] : sources_) {
     const auto& [kind, table] = key;
@@ -192,13 +196,12 @@ Result<std::vector<LiveTables::Saved>> LiveTables::save(const std::optional<Also
     refused.hint = "sluice save --to DIRECTORY writes the tables into files of their own";
     return refused;
   }
+  // What is about to be told takes its memory before the files change.
   std::vector<Saved> saved;
+  saved.reserve(all.size());
+  if (changes_are_unwanted()) return cancelled_error();
+  if (auto done = AtomicFile::commit(files); !done) return std::move(done).error();
   for (Writing& one : all) {
-    if (auto done = one.file.commit(); !done) {
-      Error error = std::move(done).error();
-      for (const Saved& s : saved) error.hint += fmt::format("{}{} was saved", error.hint.empty() ? "" : "; ", s.path);
-      return error;
-    }
     if (one.unsaved != nullptr) *one.unsaved = false;
     *one.stamp = FileStamp::of(one.saved.path);
     saved.push_back(std::move(one.saved));

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/cancel.h"
 #include "control/live_parts.h"
 #include "elements/table_use.h"
 
@@ -122,6 +123,7 @@ Result<void> LiveTables::publish(TableSet next, TableChange& change, bool dry_ru
   TableLoad& load = load_of(change.kind.c_str(), change.table);
   uint64_t& changed = changed_[{change.kind, change.table}];
   std::string algorithm = change.algorithm;
+  if (changes_are_unwanted()) return cancelled_error();
   try {
     change.generation = publisher_.publish(std::move(*snapshot));
   } catch (const std::bad_alloc&) {

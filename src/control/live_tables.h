@@ -126,6 +126,7 @@ class LiveTables {
   struct Saved {
     std::string table, kind, path;  // table: empty for what is none
     size_t entries = 0;
+    bool in_place = false;  // AtomicFile::in_place
   };
   // A file beside those of the tables, and what it is to hold.
   struct AlsoSaved {
@@ -134,8 +135,8 @@ class LiveTables {
     Result<std::string> text;
   };
   // Writes the tables that are unsaved into the files that they were read from, and `also`, all or none: each has to be
-  // one plain file of its own language that nobody has written since, and whose owner this process can keep. Files
-  // appear one after another once all are on the disk. Errors: every table that cannot be saved, with the reason;
+  // one plain file of its own language that nobody has written since, and whose owner this process can keep
+  // (AtomicFile::commit). Errors: cancelled(); every table that cannot be saved, with the reason;
   // nothing was written then, but where a file could not be put in its place, which says what was.
   Result<std::vector<Saved>> save(const std::optional<AlsoSaved>& also = {});
 

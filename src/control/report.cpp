@@ -158,6 +158,8 @@ uint32_t number_of(const Json& json, const char* field) {
 
 Error error_of(const Json& json) {
   Error error(text_of(json, "message"), text_of(json, "hint"));
+  const auto system = json.find("system");
+  error.system = system != json.end() && system->is_boolean() && system->get<bool>();
   if (const auto all = json.find("diagnostics"); all != json.end() && all->is_array()) {
     for (const Json& one : *all) {
       if (!one.is_object()) continue;

@@ -67,7 +67,9 @@ Result<Json> read_json(std::string_view line, const char* what, const JsonLimits
 }
 
 std::string refusal(const Error& error) {
-  return result_text(Json{{"v", kControlVersion}, {"ok", false}, {"error", sluice::to_json(error)}});
+  Json said = sluice::to_json(error);
+  if (error.system) said["system"] = true;
+  return result_text(Json{{"v", kControlVersion}, {"ok", false}, {"error", std::move(said)}});
 }
 
 std::string result_text(const Json& result) {

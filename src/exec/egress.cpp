@@ -57,6 +57,7 @@ Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options
   }
   if (options.qos != nullptr) {
     qos_ = std::make_unique<EgressQos>(*options.qos, std::vector<EgressQos::SinkSpec>());
+    if (options.priorities && live_ports != nullptr) qos_->let_overtake();
     qos_->tell_lost([this](const EgressQos::SinkSpec& sink, const TxRecord& record, DropReason why) {
       ended(record.followed, sink.name, record.port, why);
     });
@@ -126,6 +127,8 @@ void Egress::add_output(std::unique_ptr<Output> output, unsigned element, uint64
 void Egress::follow(std::unique_ptr<Next> next) {
   const Router& before = *router_;
   const bool first = next->router == router_;
+  leave_in_order(true);
+  merge_.restart();
   // What goes on, and what does not.
   std::vector<unsigned> heir(outputs_.size(), kNobody);
   for (size_t s = 0; s < next->sinks.size(); ++s) {
@@ -160,7 +163,10 @@ void Egress::follow(std::unique_ptr<Next> next) {
     if (std::any_of(limiters.begin(), limiters.end(), is) || limiters.size() >= kMostLimiters) continue;
     const auto old = std::find_if(limiters_.begin(), limiters_.end(), is);
     Limiter limiter{EgressLimiter::of(router.elements[e]->egress_rate()), e};
-    if (old != limiters_.end() && old->interval_ns == limiter.interval_ns) limiter.theoretical_ns = old->theoretical_ns;
+    if (old != limiters_.end() && old->interval_ns == limiter.interval_ns) {
+      limiter.theoretical_ns = old->theoretical_ns;
+      limiter.latest_ns = old->latest_ns;
+    }
     limiters.push_back(limiter);
   }
   limiters_ = std::move(limiters);
@@ -457,6 +463,7 @@ void Egress::drain(size_t o) {
 }
 
 void Egress::drain() {
+  leave_in_order(true);
   for (size_t o = 0; o < outputs_.size(); ++o) {
     if (outputs_[o]->port != nullptr && outputs_[o]->element != kNobody) drain(o);
   }
@@ -559,18 +566,80 @@ void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* le
       send(o, merged_);
     }
   }
-  if (share.print_count != 0 && options_.print) {
-    prints_.clear();
-    for (size_t i = 0; i < share.print_count; ++i) prints_.push_back(&share.prints[i]);
-    std::sort(prints_.begin(), prints_.end(), [](const PrintRecord* a, const PrintRecord* b) { return *a < *b; });
-    for (const PrintRecord* p : prints_) options_.print(p->text);
+  print(share);
+}
+
+void Egress::print(const JobShare& share) {
+  if (share.print_count == 0 || !options_.print) return;
+  prints_.clear();
+  for (size_t i = 0; i < share.print_count; ++i) prints_.push_back(&share.prints[i]);
+  std::sort(prints_.begin(), prints_.end(), [](const PrintRecord* a, const PrintRecord* b) { return *a < *b; });
+  for (const PrintRecord* p : prints_) options_.print(p->text);
+}
+
+bool Egress::in_order(const Router& router, const RunOptions& options, const LivePorts* live_ports) {
+  if (!options.priorities || live_ports != nullptr) return false;
+  // Rates may come while it runs.
+  const bool timed = options.qos != nullptr && (options.live || !EgressQos::only_counts(*options.qos));
+  return timed || !limited_elements(router).empty();
+}
+
+// As put_out, for packets that wait for those that came before them.
+void Egress::put_in_order(Job& job) {
+  JobShare& share = job.share;
+  if (limiters_.empty() && !qos_->timed() && merge_.held() == 0) {
+    put_out(job.batch, share, job.lane, job.lender);
+  } else {
+    taken_.clear();
+    job.batch.fill();
+    if (!share.followed.empty()) place_followed(share, false);
+    for (size_t s = 0; s < at_.size(); ++s) {
+      if (outputs_[at_[s]]->port == nullptr) continue;
+      JobShare::Sent& sent = share.sent[s];
+      for (const TxRecord& record : sent.made) merge_.put(job.numbers[record.order], s, record);
+      auto follow = share.followed.begin();
+      sent.rows.for_each([&](uint32_t i) {
+        TxRecord record = tx_record(job.batch, i, 0);
+        while (follow != share.followed.end() && follow->row < i) ++follow;
+        if (follow != share.followed.end() && follow->row == i) record.followed = follow->id;
+        merge_.put(job.numbers[record.order], s, record);
+      });
+    }
+    print(share);
   }
+  for (const uint64_t number : job.numbers) merge_.done(number);
+  leave_in_order(false);
+}
+
+void Egress::skip(const std::vector<uint64_t>& numbers) {
+  const auto held = lock();
+  for (const uint64_t number : numbers) merge_.done(number);
+  leave_in_order(false);
+}
+
+// What waited for packets that have come now goes on. `all`: for those that never will.
+void Egress::leave_in_order(bool all) {
+  ordered_.resize(at_.size());
+  merge_.release(all, [&](size_t s, const TxRecord& record) {
+    if (record.limiter == 0 || record.limiter > limiters_.size() || admit(record)) ordered_[s].push_back(record);
+  });
+  for (size_t s = 0; s < at_.size(); ++s) {
+    if (ordered_[s].empty()) continue;
+    send(at_[s], ordered_[s]);
+    ordered_[s].clear();
+  }
+  merge_.forget();
+  waiting_in_order_.store(merge_.held(), std::memory_order_relaxed);
 }
 
 void Egress::commit(Job& job, uint32_t qos_class) {
   const TraceRange trace("commit");
   if (!job.share.followed.empty()) begin_followed(job);
-  put_out(job.batch, job.share, job.lane, job.lender);
+  if (job.numbers.empty()) {
+    put_out(job.batch, job.share, job.lane, job.lender);
+  } else {
+    put_in_order(job);
+  }
   if (!job.share.followed.empty()) end_followed(job.share);
   if (options_.ended) tell_ended(job);
   if (job.lender != nullptr) give_back(job);
@@ -686,11 +755,13 @@ void Egress::settle() {
   }
 }
 
-void Egress::end(Ending ending) {
-  std::vector<PacketSink*> sinks;
-  for (const auto& output : outputs_) sinks.push_back(output->port.get());
-  for (size_t o = 0; o < sinks.size(); ++o) placed_.push_back(place_of(sinks[o], outputs_[o]->sent.path, ending));
-  fail(end_outputs(sinks, ending));
+void Egress::end(Ending ending, std::vector<AtomicFile>& files) {
+  settle();
+  for (const auto& output : outputs_) placed_.push_back(place_of(output->port.get(), output->sent.path, ending));
+  for (const auto& output : outputs_) {
+    AtomicFile* const file = output->port != nullptr ? output->port->file() : nullptr;
+    if (file != nullptr && !failed()) files.push_back(std::move(*file));
+  }
 }
 
 void Egress::close() {

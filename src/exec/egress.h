@@ -17,6 +17,7 @@
 #include "base/count.h"
 #include "exec/batch_sizer.h"
 #include "exec/egress_limiter.h"
+#include "exec/egress_merge.h"
 #include "exec/egress_qos.h"
 #include "exec/egress_wheel.h"
 #include "exec/generation.h"
@@ -74,6 +75,14 @@ class Egress {
   // The jobs of one class come in their order. A job's records are not used any more. After an error everything that
   // should have left is counted as dropped.
   void commit(Job& job, uint32_t qos_class);
+  // Whether packets of classes that overtake each other go on from here in the order of the input: rates and classes of
+  // service go by their time stamps, as without priorities. Their jobs then say which they are (Job::numbers), and
+  // numbers that no job has are told by `skip`, which takes the lock. Live ports stamp packets as they come, and a
+  // class that is fast does not wait for others there.
+  static bool in_order(const Router& router, const RunOptions& options, const LivePorts* live_ports);
+  void skip(const std::vector<uint64_t>& numbers);
+  // So many packets wait for others that came before them. From any thread.
+  uint64_t waiting_in_order() const { return waiting_in_order_.load(std::memory_order_relaxed); }
   // Packets that the packet scheduler brings to sink `s` of the plan, in their order; what `records` refer to lasts
   // until the return. `records` is used up.
   void take(size_t s, std::vector<TxRecord>& records);
@@ -104,8 +113,8 @@ class Egress {
   void drain();
   // All outputs are on the disk.
   void settle();
-  // Ends the outputs, whole or partial; not called: none appears.
-  void end(Ending ending);
+  // Ends the outputs, and gives the files that are to appear; not called: none does.
+  void end(Ending ending, std::vector<AtomicFile>& files);
   // Nothing comes any more.
   void close();
 
@@ -155,6 +164,9 @@ class Egress {
   };
 
   void put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* lender);
+  void print(const JobShare& share);
+  void put_in_order(Job& job);
+  void leave_in_order(bool all);
   // `o`: of outputs_.
   void count_sent(size_t o, Batch& batch, Selection& rows);
   void write(size_t o, std::vector<TxRecord>& records);
@@ -192,7 +204,9 @@ class Egress {
   std::vector<Limiter> limiters_;
   std::unique_ptr<EgressQos> qos_;        // none: no classes of service
   std::unique_ptr<NeighbourWait> waits_;  // none: no frame is marked
-  uint64_t known_ = 0;                    // Neighbours::changes() that are taken in
+  EgressMerge merge_;                     // of jobs with numbers
+  std::atomic<uint64_t> waiting_in_order_{0};
+  uint64_t known_ = 0;  // Neighbours::changes() that are taken in
   Ports ports_;
   std::vector<std::unique_ptr<Counted>> counted_;  // by worker, where there are several
   std::vector<Class> classes_;
@@ -211,9 +225,10 @@ class Egress {
   std::vector<uint8_t*> returned_;  // frames of the others
   std::vector<TxRecord> merged_;
   std::vector<TxRecord*> limited_;
-  std::vector<TxRecord> departing_;  // of leaving_ and of what waited for its rate or turn
-  std::vector<TxRecord> addressed_;  // of what waited for a neighbour
-  std::vector<TxRecord> leaving_;    // of merged_ and of what waited, those that leave now
+  std::vector<TxRecord> departing_;             // of leaving_ and of what waited for its rate or turn
+  std::vector<TxRecord> addressed_;             // of what waited for a neighbour
+  std::vector<TxRecord> leaving_;               // of merged_ and of what waited, those that leave now
+  std::vector<std::vector<TxRecord>> ordered_;  // by sink: what leaves merge_
   std::vector<const PrintRecord*> prints_;
 };
 

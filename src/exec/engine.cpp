@@ -241,7 +241,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   for (size_t l = 0; l < e.lanes_.size(); ++l) {
     Lane& lane = *e.lanes_[l];
     lane.rings = std::move((*rings)[l]);
-    e.connect(*lane.intake, *lane.rings);
+    e.connect(router, *lane.intake, *lane.rings);
   }
   e.publisher_.set_prepare([&e](Snapshot& snapshot) {
     if (e.ledger_ != nullptr) attach_hits(snapshot, *e.ledger_);
@@ -321,7 +321,7 @@ Result<std::vector<std::shared_ptr<JobRings>>> Engine::make_jobs(uint32_t depth,
   return all;
 }
 
-void Engine::connect(Intake& intake, JobRings& rings) {
+void Engine::connect(const Router& router, Intake& intake, JobRings& rings) {
   // A lane of one thread that has no batches with a device is quiescent between jobs: no generation that it read can go
   // before. Chunks of classes wait while others run.
   if (devices_ != nullptr && devices_->takes_lent()) {
@@ -331,7 +331,8 @@ void Engine::connect(Intake& intake, JobRings& rings) {
     intake.lend(lends);
   }
   intake.connect(rings, *egress_, publisher_,
-                 !lanes_[0]->alone || devices_ != nullptr || options_.priorities.has_value(), shared_);
+                 !lanes_[0]->alone || devices_ != nullptr || options_.priorities.has_value(), shared_,
+                 Egress::in_order(router, options_, live_ports_.get()));
 }
 
 // --- a turn ---
@@ -664,7 +665,7 @@ Result<void> Engine::work_together(unsigned all) {
   return result;
 }
 
-Result<void> Engine::run(RunReport& report) {
+Result<void> Engine::run(RunReport& report, std::vector<AtomicFile>* files) {
   if (flow_ == nullptr && publisher_.current() == nullptr) return Error("no generation was published before the run");
   started_ns_ = now_ns();
   Result<void> result = work_all();
@@ -677,32 +678,36 @@ Result<void> Engine::run(RunReport& report) {
     interrupted |= lane->intake->interrupted();
   }
   {
+    std::vector<AtomicFile> outputs;
     const auto lock = egress_->lock();
     if (!given_up_.load(std::memory_order_relaxed)) egress_->drain();
     // The time is that of the packets: how long a disk takes to keep what it was given is not theirs.
     ended_ns_ = now_ns();
     // What an output says comes before what an input says: then nothing appears.
-    const auto output_failed = [&] {
-      output_failed_ = egress_->failed() && (result.ok() || damaged);
+    const auto fail_output = [&](const Result<void>& why) {
+      output_failed_ = !why.ok() && (result.ok() || damaged);
       if (!output_failed_) return;
-      result = egress_->result();
+      result = why;
       damaged = false;
       ending_ = Ending::kDiscard;
     };
+    const auto output_failed = [&] { fail_output(egress_->result()); };
     output_failed();
     if (result.ok() || damaged)
       ending_ = damaged || (interrupted && !options_.stop_is_end) ? Ending::kPartial : Ending::kWhole;
     if (flow_ != nullptr) {
-      // No output appears before all are on the disk, and elements' own are the last.
       if (ending_ != Ending::kDiscard) egress_->settle();
       output_failed();
-      end_elements(result, damaged);
+      end_elements(result, damaged, outputs);
       flow_->close();
     }
     if (ending_ != Ending::kDiscard) {
-      egress_->end(ending_);
+      egress_->end(ending_, outputs);
       output_failed();
     }
+    // No output appears before all are on the disk.
+    if (ending_ != Ending::kDiscard && files == nullptr) fail_output(AtomicFile::commit(outputs, ending_));
+    if (ending_ != Ending::kDiscard && files != nullptr) *files = std::move(outputs);
     egress_->close();
   }
   for (const auto& lane : lanes_) {

@@ -59,8 +59,9 @@ class Engine {
 
   // Reads all sources to their ends and commits the outputs; the calling thread is the first worker. Errors: damaged
   // input, then the outputs are partial; an output that failed, then none appears. The report is valid in both cases.
-  // Call once.
-  Result<void> run(RunReport& report);
+  // `files`: gets the output files, on the disk, for a caller that commits them with its own (AtomicFile::commit). Call
+  // once.
+  Result<void> run(RunReport& report, std::vector<AtomicFile>* files = nullptr);
 
   // The counters of a run that goes on, each thread's as of one moment, so that what is between two of them is missing
   // from the sums; without devices and ports. From one other thread, between `create` and the end of `run`.
@@ -149,7 +150,7 @@ class Engine {
   Result<std::unique_ptr<Job>> make_job(uint32_t lane, const JobSize& size, OrderedNodes* ordered) const;
   // Of every lane.
   Result<std::vector<std::shared_ptr<JobRings>>> make_jobs(uint32_t depth, OrderedNodes* ordered) const;
-  void connect(Intake& intake, JobRings& rings);
+  void connect(const Router& router, Intake& intake, JobRings& rings);
   Lane& lane_of(unsigned worker) { return *lanes_[lanes_.size() == 1 ? 0 : worker]; }
   Result<void> work_all();
   Result<void> work_together(unsigned all);
@@ -165,7 +166,7 @@ class Engine {
   void flip(Flip& flip);
   Result<void> swap_flow(std::unique_ptr<GraphGeneration> next);
   bool waits_with_others(const Lane& lane) const;
-  void end_elements(Result<void>& result, bool& damaged);
+  void end_elements(Result<void>& result, bool& damaged, std::vector<AtomicFile>& files);
   void start(unsigned id, const ChunkClaim& claim);
   Batch* own_batch(unsigned id, Job& job);
   void finish(unsigned id, const ChunkClaim& claim);

@@ -124,9 +124,9 @@ uint64_t Engine::clock_ns() const {
 }
 
 // The end of elements, and of what they write.
-void Engine::end_elements(Result<void>& result, bool& damaged) {
+void Engine::end_elements(Result<void>& result, bool& damaged, std::vector<AtomicFile>& files) {
   bool output = false;
-  auto ended = flow_->finish(ending_, output);
+  auto ended = flow_->finish(files, output);
   output_failed_ |= flow_->failed_by_output();
   if (ended.ok()) return;
   if (result.ok() || damaged) {
@@ -203,7 +203,7 @@ Result<void> Engine::prepare(GraphGeneration& next, Flip& flip) {
   auto rings = make_jobs(flip.workers[0]->depth(), flip.ordered.get());
   if (!rings) return std::move(rings).error();
   flip.rings = std::move(*rings);
-  for (size_t l = 0; l < lanes_.size(); ++l) connect(*flip.intakes[l], *flip.rings[l]);
+  for (size_t l = 0; l < lanes_.size(); ++l) connect(router, *flip.intakes[l], *flip.rings[l]);
   flip.heirs = heirs_of(*router_, router);
   return {};
 }

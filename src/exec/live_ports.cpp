@@ -310,7 +310,6 @@ class LivePorts::Sink final : public PacketSink {
     drain_queues(open_.tx, open_.link);
     return {};
   }
-  Result<void> commit(Ending) override { return {}; }
   std::string path_of(Ending) const override { return {}; }
 
  private:
@@ -611,6 +610,7 @@ void LivePorts::link_changed(int ifindex, LinkState state) {
   for (const auto& open : ports_) {
     if (ifindex == 0 || open->port == nullptr || open->ifindex != ifindex || open->link == state) continue;
     open->link = state;
+    if (state == LinkState::kGone) open->port->interface_gone();
     open->link_changes.fetch_add(1, std::memory_order_relaxed);
   }
 }

@@ -87,8 +87,13 @@ class FlowContext {
   // Nanoseconds of the run's clock.
   virtual uint64_t now_ns() const = 0;
   // Whether that clock is the packets' own: it shows the latest time stamp of those that have come in, and what is due
-  // before a packet comes happens before. So it is in a graph that keeps no packets but those that a shaper delays.
+  // before a packet comes happens before.
+  virtual bool packet_clock() const = 0;
+  // Whether, besides, nothing but a shaper keeps packets: each comes to every element at its own time stamp.
   virtual bool packet_time() const = 0;
+  // An element that brings packets in: the next has this time stamp. False: it is not its time yet; the element's task
+  // is woken when it is.
+  virtual bool comes(uint64_t timestamp_ns) = 0;
   // Puts the element's task into the ring, if it is not there.
   virtual void wake() = 0;
   // The element's one timer; a later call replaces an earlier one. The past means soon.
@@ -120,9 +125,6 @@ class FlowContext {
   virtual uint64_t dropped() const = 0;
   // A stage changed: it is bound anew.
   virtual Result<void> rebind() = 0;
-
-  // Within `finish`: what becomes of files that are written.
-  virtual Ending ending() const = 0;
 
   // Output for people.
   virtual void print_out(std::string_view text) = 0;
@@ -158,6 +160,16 @@ class Flow {
   // A turn. True: it did something and wants another one.
   virtual bool task(FlowContext&) { return false; }
   virtual void timer(FlowContext&) {}
+  // What the element has to do with the run's clock.
+  enum class Time : uint8_t {
+    kNone,   // nothing: it hands packets on at once, or keeps them until somebody asks
+    kWaits,  // it waits for a time, and does nothing else to packets
+    kLooks,  // what it does to packets depends on the time
+    kMakes,  // it makes packets that have no time of their own
+  };
+  virtual Time time() const { return Time::kNone; }
+  // The clock is that of the packets, and the first of them comes now: no time has passed before.
+  virtual void clock_begins(FlowContext&) {}
   // A stage: adds what passed it to its counts, in place of `push`. A sum of runs; one may be taken back, as what is
   // below zero modulo 2^64. False: it does more than count, so that every packet has to come by `push`.
   virtual bool counted(uint64_t packets, uint64_t bytes) {
@@ -180,8 +192,10 @@ class Flow {
     return false;
   }
   virtual void signal(FlowContext&, int signal) { (void)signal; }
-  // What is written at the end of a run: files appear.
+  // What is written at the end of a run is on the disk.
   virtual Result<void> finish(FlowContext&) { return {}; }
+  // After it, the file that is to appear; nullptr: none.
+  virtual AtomicFile* file() { return nullptr; }
 };
 
 }  // namespace sluice

@@ -124,6 +124,9 @@ class Port {
   virtual PortFacts facts() const = 0;
   // Addresses were added to the device or taken from it: the kernel gets packets to those it has now.
   virtual Result<void> addresses_changed() { return {}; }
+  // The interface was removed, or is in another network namespace: what this port left at it is taken away, so that
+  // another port may be opened where it comes back. Queues stay as they are. From one thread at a time, any.
+  virtual void interface_gone() {}
 };
 
 // "af_xdp", as on the command line.

@@ -356,7 +356,8 @@ int renameat(int from_folder, const char* from, int to_folder, const char* to) {
 }
 int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
   NEXT(linkat);
-  return file_fails("linkat", -1, EIO) ? -1 : real(from_folder, from, to_folder, to, flags);
+  // As where the file system has no links: the old file is moved then.
+  return file_fails("linkat", -1, EPERM) ? -1 : real(from_folder, from, to_folder, to, flags);
 }
 // Done all the same: what cannot be removed cannot be gone.
 int unlink(const char* path) {
@@ -366,6 +367,18 @@ int unlink(const char* path) {
   if (!fails) return code;
   errno = EIO;
   return -1;
+}
+int unlinkat(int folder, const char* path, int flags) {
+  NEXT(unlinkat);
+  const bool fails = file_fails("unlinkat", -1, EIO);
+  const int code = real(folder, path, flags);
+  if (!fails) return code;
+  errno = EIO;
+  return -1;
+}
+int memfd_create(const char* name, unsigned flags) {
+  NEXT(memfd_create);
+  return file_fails("memfd_create", -1, EMFILE) ? -1 : real(name, flags);
 }
 DIR* opendir(const char* path) {
   NEXT(opendir);
@@ -394,6 +407,14 @@ int stat(const char* path, struct stat* to) {
 int lstat(const char* path, struct stat* to) {
   NEXT(lstat);
   return file_fails("lstat", -1, EIO) ? -1 : real(path, to);
+}
+int fstatat(int folder, const char* path, struct stat* to, int flags) {
+  NEXT(fstatat);
+  return file_fails("fstatat", folder, EIO) ? -1 : real(folder, path, to, flags);
+}
+int statx(int folder, const char* path, int flags, unsigned wanted, struct statx* to) {
+  NEXT(statx);
+  return file_fails("statx", folder, EIO) ? -1 : real(folder, path, flags, wanted, to);
 }
 int fstat(int fd, struct stat* to) {
   NEXT(fstat);

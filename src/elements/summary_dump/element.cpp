@@ -127,6 +127,7 @@ class FromSummary final : public FlowElement {
     return true;
   }
   PacketBox pull(FlowContext& context, unsigned) override { return next(context); }
+  Time time() const override { return Time::kMakes; }
   Result<void> finish(FlowContext&) override { return failed_ ? Result<void>(*failed_) : Result<void>(); }
   std::vector<Handler> handlers() override {
     return {value_handler("active", &active_, kFlagSpec, [](FlowContext& context) { context.wake(); })};
@@ -239,10 +240,11 @@ class ToSummary final : public FlowElement {
     push(context, 0, std::move(packet));
     return true;
   }
-  Result<void> finish(FlowContext& context) override {
+  Result<void> finish(FlowContext&) override {
     if (path_ == "-") return {};
-    return file_.commit(context.ending());
+    return file_.settle();
   }
+  AtomicFile* file() override { return path_ == "-" ? nullptr : &file_; }
 
  private:
   void write(FlowContext& context, const std::string& text) {

@@ -67,12 +67,14 @@ struct Scheduler::Impl {
   void wake_tasks();
   void fire(const Timer& timer);
   bool rest();
-  uint64_t now() const {
-    if (simulated()) return simulated_ns;
-    return options.clock_ns ? options.clock_ns() : sluice::now_ns();
-  }
-  bool simulated() const { return options.simulated || packet_time; }
-  void packet_comes(uint64_t timestamp_ns);
+  uint64_t now() const { return simulated() ? simulated_ns : real_ns() + ahead_ns; }
+  uint64_t real_ns() const { return options.clock_ns ? options.clock_ns() : sluice::now_ns(); }
+  bool simulated() const { return options.simulated || packet_clock(); }
+  bool packet_clock() const { return clock != FlowClock::kRun; }
+  bool packet_time() const { return clock == FlowClock::kOwn; }
+  bool packet_comes(uint64_t timestamp_ns);
+  void begin_clock(uint64_t timestamp_ns);
+  void clock_goes_on(const Impl& before);
   void ask_stop(bool gently = false);
   void fail(Error why) {
     if (failure.ok() || damaged) failure = std::move(why);
@@ -200,11 +202,13 @@ struct Scheduler::Impl {
   TaskRing ring;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers;
   uint64_t timer_order = 0;
-  bool packet_time = false;  // see FlowContext::packet_time
+  FlowClock clock = FlowClock::kRun;
+  bool begun = false;  // a clock of packets: the first of them has come
   uint64_t simulated_ns = 0;
+  uint64_t ahead_ns = 0;  // of the real clock: the graph before had another one, and time does not go back
   // A turn is over: time goes on although somebody is always busy.
   void count_turn() {
-    if (options.simulated && ++turns > kFreeTurns) simulated_ns += kTurnNs;
+    if (simulated() && !packet_time() && ++turns > kFreeTurns) simulated_ns += kTurnNs;
   }
   // Turns at one instant of simulated time before time goes on by itself, and by how much a turn.
   static constexpr uint64_t kFreeTurns = 100'000;
@@ -221,7 +225,6 @@ struct Scheduler::Impl {
   bool limit_told = false;  // RunOptions::max_packets
   bool interrupted = false;
   bool damaged = false, output_failed = false;  // `failure` is about an input, about an output
-  Ending ending = Ending::kWhole;
   Result<void> failure;
 };
 

@@ -35,7 +35,13 @@ class Scheduler::Node final : public FlowContext {
   }
 
   uint64_t now_ns() const override { return impl_.now(); }
-  bool packet_time() const override { return impl_.packet_time; }
+  bool packet_clock() const override { return impl_.packet_clock(); }
+  bool packet_time() const override { return impl_.packet_time(); }
+  bool comes(uint64_t timestamp_ns) override {
+    if (!impl_.packet_clock() || impl_.packet_comes(timestamp_ns)) return true;
+    retry_at(timestamp_ns);
+    return false;
+  }
   void wake() override {
     impl_.idle_reported = false;
     if (in_ring_) return;
@@ -81,7 +87,6 @@ class Scheduler::Node final : public FlowContext {
     impl_.settle();
     return impl_.bind_one(index_);
   }
-  Ending ending() const override { return impl_.ending; }
   void print_out(std::string_view text) override {
     impl_.hand_over();
     if (impl_.options.print_out) impl_.options.print_out(text);

@@ -7,16 +7,17 @@
 
 namespace sluice {
 
-Result<void> Scheduler::finish(Ending ending, bool& output) {
+Result<void> Scheduler::finish(std::vector<AtomicFile>& files, bool& output) {
   Result<void> result;
-  impl_->ending = ending;
   for (auto& node : impl_->nodes) {
     if (node->flow_ == nullptr) continue;
     auto ok = node->flow_->finish(*node);
-    if (ok.ok() || !result.ok()) continue;
-    result = std::move(ok);
-    output = !node->element_.files().empty();
-    impl_->ending = Ending::kDiscard;
+    if (ok.ok()) {
+      if (AtomicFile* const file = node->flow_->file()) files.push_back(std::move(*file));
+    } else if (result.ok()) {
+      result = std::move(ok);
+      output = !node->element_.files().empty();
+    }
   }
   if (!result.ok()) return result;
   uint64_t queued = 0;
@@ -61,7 +62,8 @@ void Scheduler::report(RunReport& report) {
 }
 
 std::string describe_schedule(const Router& router) {
-  std::string text = fmt::format("packet scheduler: {}\n", router.scheduled);
+  std::string text = fmt::format("packet scheduler: {}\ntime: {}\n", router.scheduled,
+                                 flow_clock(router, false) == FlowClock::kRun ? "the clock" : "packets' timestamps");
   for (unsigned e = 0; e < router.elements.size(); ++e) {
     const Element& element = *router.elements[e];
     std::string ports;

@@ -22,6 +22,15 @@
 
 namespace sluice {
 
+// Who moves the clock of a graph.
+enum class FlowClock : uint8_t {
+  kRun,      // the machine, or --simtime
+  kPackets,  // time stamps of packets that come in, each in its time, and elements that wait
+  kOwn,      // time stamps of packets that come in, in the order of the input, as where batches flow
+};
+// Packets of captures carry their times; those of live ports have the time of day, and generators make theirs.
+FlowClock flow_clock(const Router& router, bool simulated);
+
 // One thread at a time.
 class Scheduler {
  public:
@@ -51,9 +60,9 @@ class Scheduler {
   bool damaged() const;
   bool interrupted() const;
   bool failed_by_output() const;
-  // The end of elements, whose files appear by `ending`. Errors: the first; `output`: it is about a file that is
+  // The end of elements; `files` gets those that are to appear. Errors: the first; `output`: it is about a file that is
   // written.
-  Result<void> finish(Ending ending, bool& output);
+  Result<void> finish(std::vector<AtomicFile>& files, bool& output);
   // After that: sources close.
   void close();
   // Adds what it counted.

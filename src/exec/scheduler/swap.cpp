@@ -82,7 +82,8 @@ void Scheduler::Impl::follow(Impl& before) {
     node->sent_ = old.sent_;
     old.sent_ = {};
   }
-  // Flows that end here: their heirs take what they can, files are finished, the rest of their packets is dropped.
+  // Flows that end here: their heirs take what they can, files appear, the rest of their packets is dropped.
+  std::vector<AtomicFile> files;
   for (unsigned e = 0; e < before.nodes.size(); ++e) {
     Node& old = *before.nodes[e];
     if (!has_heir[e]) gone.add(counted[e]);
@@ -99,8 +100,11 @@ void Scheduler::Impl::follow(Impl& before) {
     gone.drops[static_cast<size_t>(DropReason::kGraphChanged)] += old.flow_->held();
     if (auto ok = old.flow_->finish(old); !ok.ok()) {
       old.element_.files().empty() ? fail(std::move(ok).error()) : fail_output(std::move(ok).error());
+    } else if (AtomicFile* const file = old.flow_->file()) {
+      files.push_back(std::move(*file));
     }
   }
+  if (auto ok = AtomicFile::commit(files); !ok.ok()) fail_output(std::move(ok).error());
   // Timers of elements that go on.
   for (; !before.timers.empty(); before.timers.pop()) {
     const Timer& timer = before.timers.top();
@@ -108,7 +112,7 @@ void Scheduler::Impl::follow(Impl& before) {
     if (heir[timer.node] == kNobody || timer.retry || timer.version != old.timer_version_) continue;
     nodes[heir[timer.node]]->set_timer(timer.at);
   }
-  simulated_ns = before.simulated_ns;
+  clock_goes_on(before);
   turns = before.turns;
   stops += before.stops;
   wake_tasks();

@@ -229,6 +229,7 @@ XdpProgram::~XdpProgram() {
 }
 
 void XdpProgram::detach() {
+  link_.reset();
   if (ifindex_ == 0 || !program_) return;
   LIBBPF_OPTS(bpf_xdp_attach_opts, options, .old_prog_fd = program_.get());
   // Where another has taken its place meanwhile, that one stays.

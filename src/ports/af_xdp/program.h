@@ -34,6 +34,9 @@ class XdpProgram {
   // there.
   Result<void> attach(const std::string& name, int ifindex, PortOptions::XdpMode mode,
                       bool (*queue_is_free)(int ifindex), By by = By::kLink);
+  // Takes it away from the interface, also in another network namespace. Where the kernel has no links it is still
+  // there when the interface comes back, where `attach` replaces it.
+  void detach();
   bool native() const { return native_; }
 
   // From here on frames of that queue go to that AF_XDP socket; to the kernel again. A queue without a socket is the
@@ -52,7 +55,6 @@ class XdpProgram {
 
  private:
   XdpProgram() = default;
-  void detach();
 
   FileDescriptor sockets_, own4_, own6_, program_, link_;
   int ifindex_ = 0;         // attached by netlink; with a link 0

@@ -119,6 +119,9 @@ uint64_t CaptureWriter::packets() const {
 const std::string& CaptureWriter::path() const {
   return state_->file.path();
 }
+AtomicFile& CaptureWriter::file() {
+  return state_->file;
+}
 std::string CaptureWriter::path_of(Ending ending) const {
   return state_->file.path_of(ending);
 }

@@ -53,6 +53,8 @@ class CaptureWriter {
   Result<void> settle();
   Result<void> commit(Ending ending = Ending::kWhole);
   std::string path_of(Ending ending) const;
+  // Once it is settled: to appear together with others.
+  AtomicFile& file();
 
  private:
   struct State;
