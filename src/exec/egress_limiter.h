@@ -18,15 +18,21 @@ struct EgressLimiter {
   uint64_t interval_ns = 0;
   uint64_t tolerance_ns = 0;
   uint64_t theoretical_ns = 0;
+  uint64_t latest_ns = 0;
 
   // `rate.per_second` is not 0.
   static EgressLimiter of(Element::EgressRate rate) {
     const uint64_t interval = std::max<uint64_t>(1, 1'000'000'000 / rate.per_second);
-    return {interval, interval * (std::max(1u, rate.burst) - 1)};
+    EgressLimiter limiter;
+    limiter.interval_ns = interval;
+    limiter.tolerance_ns = interval * (std::max(1u, rate.burst) - 1);
+    return limiter;
   }
+  // A time stamp that goes back is the latest one.
   bool admit(uint64_t timestamp_ns) {
-    const uint64_t arrival = std::max(theoretical_ns, timestamp_ns);
-    if (arrival - timestamp_ns > tolerance_ns) return false;
+    latest_ns = std::max(latest_ns, timestamp_ns);
+    const uint64_t arrival = std::max(theoretical_ns, latest_ns);
+    if (arrival - latest_ns > tolerance_ns) return false;
     theoretical_ns = arrival + interval_ns;
     return true;
   }

@@ -199,7 +199,7 @@ void EgressQos::add_sink(const SinkSpec& spec) {
 
 void EgressQos::use(const QosModel& model) {
   model_ = model;
-  counts_only_ = model_.counts_only() && rates_.empty() && port_rates_.empty() && model_.marks.empty();
+  counts_only_ = only_counts(model_) && rates_.empty() && port_rates_.empty();
   for (unsigned dscp = 0; dscp < 64; ++dscp) class_of_[dscp] = static_cast<uint8_t>(model_.map.class_of(dscp));
 }
 
@@ -337,7 +337,9 @@ void EgressQos::pass(size_t s, const TxRecord& record, std::vector<TxRecord>& ou
   if (sink.due_ns <= sink.time_ns) release(sink, sink.time_ns, out);
   Port& port = port_of(sink, record.port, sink.time_ns);
   bool goes = false;
-  const DropReason why = port.qos->pass(sink.time_ns, view_of(record), goes, [&] { return copy_of(sink, record); });
+  QosPacket packet = view_of(record);
+  if (overtake_) packet.came_ns = record.timestamp_ns;
+  const DropReason why = port.qos->pass(sink.time_ns, packet, goes, [&] { return copy_of(sink, record); });
   if (why != DropReason::kNone) drop(sink, record, why);
   if (goes) {
     out.push_back(record);

@@ -47,10 +47,15 @@ class EgressQos {
   };
   // Whether sinks can do what the model asks for; `at_sinks`: Plan::at_sinks. Errors: marks, which they do not see.
   static Result<void> check(const QosModel& model, FieldMask at_sinks);
+  // Whether packets of such classes are only counted: what happens to them does not depend on the time.
+  static bool only_counts(const QosModel& model) { return model.counts_only() && model.marks.empty(); }
   // A model that `check` takes.
   EgressQos(QosModel model, const std::vector<SinkSpec>& sinks);
   // Another one, behind those that there are.
   void add_sink(const SinkSpec& spec);
+  // Before the first packet: packets of one class come in the order of the input, and classes overtake each other. Then
+  // each class has a clock of its own, which its policer and its rate go by.
+  void let_overtake() { overtake_ = true; }
   // Called for each packet that is followed (TxRecord::followed) and dropped here.
   void tell_lost(std::function<void(const SinkSpec& sink, const TxRecord& record, DropReason why)> lost) {
     lost_ = std::move(lost);
@@ -139,6 +144,7 @@ class EgressQos {
 
   QosModel model_;
   bool counts_only_ = true;
+  bool overtake_ = false;
   std::array<uint8_t, 64> class_of_{};
   std::map<uint16_t, std::map<std::string, uint64_t, std::less<>>> rates_;  // of one port alone, by class
   std::map<uint16_t, uint64_t> port_rates_;                                 // the same, of ports themselves

@@ -148,8 +148,10 @@ Polled Intake::settle() {
   return Polled::kIdle;
 }
 
-void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned, Shared& shared) {
+void Intake::connect(JobRings& rings, Egress& egress, const Publisher& publisher, bool pinned, Shared& shared,
+                     bool numbered) {
   shared_ = &shared;
+  numbered_ = numbered;
   rings_ = &rings;
   egress_ = &egress;
   publisher_ = &publisher;

@@ -61,7 +61,8 @@ class Intake {
   };
   // Before the first poll. `pinned`: jobs hold their generation until they are committed; else whoever polls runs them,
   // and says so by QSBR.
-  void connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned, Shared& shared);
+  // `numbered`: jobs of classes say which packets of the input they have (Egress::in_order).
+  void connect(JobRings& rings, Egress& egress, const Publisher& publisher, bool pinned, Shared& shared, bool numbered);
 
   // Reads what there is, at most a batch. Never waits for whoever writes the input.
   Polled poll();
@@ -145,7 +146,7 @@ class Intake {
   Polled distribute();
   template <typename Came>
   Polled place(unsigned qos_class, const Came& came);
-  void refuse(unsigned qos_class, uint8_t* frame, uint32_t bytes);
+  void refuse(unsigned qos_class, uint32_t row, uint8_t* frame, uint32_t bytes);
   Polled open_chunk(unsigned qos_class);
   void hand_on(unsigned qos_class);
   void publish(Job& job, uint32_t qos_class);
@@ -157,7 +158,7 @@ class Intake {
   const Plan& plan_;
   const RunOptions& options_;
   JobRings* rings_ = nullptr;
-  const Egress* egress_ = nullptr;
+  Egress* egress_ = nullptr;
   const Publisher* publisher_ = nullptr;
   bool pinned_ = true;
   bool copies_later_ = false;  // packets that lie in memory are copied by whoever runs their job
@@ -196,6 +197,9 @@ class Intake {
   uint32_t read_left_ = 0;
   unsigned read_source_ = 0;
   uint64_t read_ns_ = 0;
+  bool numbered_ = false;
+  uint64_t read_number_ = 0, next_number_ = 0;  // of the first packet of read_, and of the next read
+  std::vector<uint64_t> skipped_;               // numbers of packets that found no place
   OpenChunks open_{1, 0};
   std::vector<std::unique_ptr<Class>> classes_;
   std::vector<std::unique_ptr<Refused>> refused_;  // by class and source

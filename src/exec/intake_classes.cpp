@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/copy_bytes.h"
@@ -39,6 +40,7 @@ Polled Intake::open_chunk(unsigned qos_class) {
   job.share.clear();
   job.batch.clear();
   job.reads.clear();
+  job.numbers.clear();
   job.source = sources_[read_source_].entry;
   job.lender = sources_[read_source_].port->lends();
   job.lends_rows = sources_[read_source_].lends && read_.unfilled() != nullptr;
@@ -55,6 +57,9 @@ Polled Intake::open_chunk(unsigned qos_class) {
 namespace {
 
 constexpr uint32_t kAhead = 32;  // packets: about a memory latency
+// How many may wait at egress for packets that came before them while more are read: a class that is far behind the
+// others holds up the input, and not its memory.
+constexpr uint64_t kMostInOrder = 16'384;
 
 // All rows, for a class that has all of them.
 constexpr auto kAll = [] {
@@ -114,6 +119,7 @@ template <typename Came>
 void Intake::sort_read(const Came& came) {
   const ClassMap map = options_.priorities->classes;
   const uint32_t n = read_left_ = read_.size();
+  read_number_ = std::exchange(next_number_, next_number_ + n);
   for (const auto& k : classes_) {
     k->next = k->count = 0;
     k->sorted.resize(read_.capacity());
@@ -139,7 +145,8 @@ void Intake::sort_read(const Came& came) {
 }
 
 // The packet is dropped: its class has no place.
-void Intake::refuse(unsigned qos_class, uint8_t* frame, uint32_t bytes) {
+void Intake::refuse(unsigned qos_class, uint32_t row, uint8_t* frame, uint32_t bytes) {
+  if (numbered_) skipped_.push_back(read_number_ + row);
   classes_[qos_class]->packets.add(1);
   classes_[qos_class]->bytes.add(bytes);
   Refused& refused = *refused_[qos_class * sources_.size() + read_source_];
@@ -233,6 +240,9 @@ Polled Intake::place(unsigned qos_class, const Came& came) {
   } else {
     job.batch.append(at + n);
   }
+  if (numbered_) {
+    for (uint32_t i = 0; i < n; ++i) job.numbers.push_back(read_number_ + from[i]);
+  }
   k.next += n;
   read_left_ -= n;
   k.packets.add(n);
@@ -267,7 +277,7 @@ Polled Intake::distribute(const Came& came) {
         if (opened == Polled::kFull) {
           full = !options_.priorities->drop_when_full;
           if (full) break;
-          refuse(c, came.frame(row), came.bytes(row));
+          refuse(c, row, came.frame(row), came.bytes(row));
           ++k.next;
           --read_left_;
           continue;
@@ -286,7 +296,10 @@ Polled Intake::distribute(const Came& came) {
 }
 
 Polled Intake::distribute() {
-  return with_rows(read_, [&](const auto& came) { return distribute(came); });
+  const Polled given = with_rows(read_, [&](const auto& came) { return distribute(came); });
+  if (!skipped_.empty()) egress_->skip(skipped_);
+  skipped_.clear();
+  return given;
 }
 
 Polled Intake::poll_classes() {
@@ -296,6 +309,13 @@ Polled Intake::poll_classes() {
     if (open_.due(c, now)) hand_on(c);
   }
   if (read_left_ != 0) return distribute();
+  // What they wait for may be in an open chunk.
+  if (egress_->waiting_in_order() > kMostInOrder) {
+    for (unsigned c = 0; c < classes_.size(); ++c) {
+      if (open_.count(c) != 0) hand_on(c);
+    }
+    return Polled::kFull;
+  }
   if (read_.capacity() == 0) {
     const uint32_t batch = options_.batch;
     auto made = Batch::create(batch, std::max<size_t>(size_t{1} << 21, size_t{batch} * 2048));
@@ -333,10 +353,8 @@ Polled Intake::poll_classes() {
       if (sources_[read_source_].port->live() && nothing(idle)) return Polled::kIdle;
       continue;
     }
-    return with_rows(read_, [&](const auto& rows) {
-      sort_read(rows);
-      return distribute(rows);
-    });
+    with_rows(read_, [&](const auto& rows) { sort_read(rows); });
+    return distribute();
   }
   return end();
 }

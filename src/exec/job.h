@@ -41,6 +41,8 @@ struct Job {
   std::vector<uint64_t> timestamps, bytes_before;
   bool lends_rows = false;
   std::vector<Read> reads;  // adds up to the batch
+  // Which packet of the input each of a class is; empty: nobody asks (Egress::in_order).
+  std::vector<uint64_t> numbers;
   const Snapshot* snapshot = nullptr;
   uint64_t generation = 0;  // of the snapshot
   uint64_t done_ns = 0;

@@ -35,6 +35,7 @@ struct DepartureRate {
   static constexpr uint64_t kLeastBps = 1'000;
   static constexpr uint64_t kMostBps = 400'000'000'000;
   static constexpr uint32_t kMaxBurstBytes = 1u << 30;
+  static constexpr uint64_t kYearNs = 365ull * 24 * 3600 * 1'000'000'000;
 
   uint64_t scaled_bps = 0;  // R * 2^k; 0: unlimited
   uint64_t burst_units = 0;
@@ -63,6 +64,8 @@ struct DepartureRate {
     return rate;
   }
   SLUICE_HD bool unlimited() const { return scaled_bps == 0; }
+  // Whether a word of this epoch is looked at then; else `keep_epoch` comes first.
+  SLUICE_HD bool lasts(uint64_t now_ns) const { return now_ns <= epoch_ns || now_ns - epoch_ns < kYearNs; }
 
   // A time before the epoch is the epoch.
   SLUICE_HD uint64_t units_at(uint64_t now_ns) const {
@@ -122,6 +125,18 @@ struct DepartureRate {
   }
 };
 static_assert(std::is_trivially_copyable_v<DepartureRate> && sizeof(DepartureRate) == 64);
+
+// Before a packet comes at `now_ns`: where the epoch is long ago it becomes `now_ns`, so that the word lasts for ever.
+// What is spoken for stays so. Behind a gap of years the burst is whole again: at 1 kbit/s that takes 99 days at most.
+inline void keep_epoch(DepartureRate& rate, uint64_t& word, uint64_t now_ns) {
+  if (rate.unlimited() || rate.lasts(now_ns)) return;
+  DepartureRate next = rate;
+  next.epoch_ns = now_ns;
+  const bool whole = now_ns - rate.epoch_ns > 8 * DepartureRate::kYearNs &&
+                     (word <= rate.burst_units || rate.ns_at(word - rate.burst_units) <= now_ns);
+  word = whole ? 0 : next.carried(rate, word, now_ns);
+  rate = next;
+}
 
 // The departure of a packet that comes at `now_ns`, which is charged unless it is refused (kNever). One owner at a
 // time.

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -244,6 +245,34 @@ TEST(Departure, AClassInsideAPortLeavesAtTheLaterOfBoth) {
   const uint64_t before = port_word;
   EXPECT_EQ(stamp_both(near, slow_word, port, port_word, 0, 100), DepartureRate::kNever);
   EXPECT_EQ(port_word, before);
+}
+
+// Time stamps that are years apart, or begin at zero: never early, and late by less than a byte for each new epoch.
+TEST(Departure, LastsForEver) {
+  std::mt19937_64 random(1);
+  constexpr uint64_t kDay = 24ull * 3600 * 1'000'000'000;
+  for (const uint64_t ns_per_byte : {1ull, 80ull, 8'000'000ull}) {
+    for (const uint64_t start : {uint64_t{0}, uint64_t{1'700'000'000'000'000'000}}) {
+      auto rate = DepartureRate::of(8'000'000'000 / ns_per_byte, 5000, start);
+      uint64_t word = 0, now = start, paid_until = start, epochs = 0;
+      while (now < ~uint64_t{0} / 2) {
+        const uint64_t kind = random() % 8;
+        now += kind < 5 ? random() % (2000 * ns_per_byte) : kind < 7 ? random() % (400 * kDay) : 30 * 365 * kDay;
+        const auto bytes = static_cast<uint32_t>(60 + random() % 1500);
+        const uint64_t epoch = rate.epoch_ns;
+        keep_epoch(rate, word, now);
+        epochs += epoch != rate.epoch_ns ? 1 : 0;
+        ASSERT_TRUE(rate.lasts(now));
+        const uint64_t burst = 5000 * ns_per_byte;
+        const uint64_t want = paid_until <= burst ? now : std::max(now, paid_until - burst);
+        const uint64_t got = stamp(rate, word, now, bytes);
+        ASSERT_GE(got, want);
+        ASSERT_LE(got, want + (epochs + 1) * ns_per_byte);
+        paid_until = std::max(paid_until, now) + bytes * ns_per_byte;
+      }
+      EXPECT_GT(epochs, 5u);
+    }
+  }
 }
 
 TEST(Departure, ThreadsShareOneWordAsOneOwnerWould) {

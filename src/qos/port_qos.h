@@ -29,6 +29,8 @@ struct QosPacket {
   uint32_t mark = 0;      // of an access list; 0: none
   uint32_t bytes = 0;     // on the wire, what rates and queues count
   uint32_t ip_bytes = 0;  // what policers count: policed_bytes
+  // When it came, where classes overtake each other: its class's policer and rate go by that. Later than now: now.
+  uint64_t came_ns = ~uint64_t{0};
 };
 
 // Packets and bytes of one class. in = out + drops + what waits for its rate + what is queued.
@@ -55,6 +57,7 @@ class PortQos {
     port_ = DepartureRate::of(model_.port_rate_bps, model_.port_burst_bytes, now_ns);
     for (const QosClass& c : model_.classes) {
       Class state;
+      state.came_ns = now_ns;
       state.rate = DepartureRate::of(c.rate_bps, c.burst_bytes, now_ns);
       state.policer = PolicerState::full(c.police, now_ns);
       classes_.push_back(state);
@@ -107,7 +110,7 @@ class PortQos {
   // `make()` called for the item. Precondition: depart(now_ns, ...) has just returned false.
   template <typename Make>
   DropReason pass(uint64_t now_ns, const QosPacket& p, bool& goes, Make&& make) {
-    time_ns_ = std::max(time_ns_, now_ns);
+    set_time(now_ns);
     goes = false;
     unsigned c = 0;
     uint64_t at = 0;
@@ -149,7 +152,7 @@ class PortQos {
         continue;
       }
       if (ready > until_ns) return false;
-      time_ns_ = std::max(time_ns_, ready);
+      set_time(ready);
       take_next(item);
       at_ns = time_ns_;
       return true;
@@ -158,7 +161,7 @@ class PortQos {
   // Moves what has its class's rate to the queues.
   template <typename Drop>
   void advance(uint64_t now_ns, Drop&& drop) {
-    time_ns_ = std::max(time_ns_, now_ns);
+    set_time(now_ns);
     Waiting w;
     uint64_t at = 0;
     while (wheel_->release(time_ns_, w, &at)) {
@@ -178,6 +181,7 @@ class PortQos {
     time_ns_ = std::max(time_ns_, now_ns);
     model_.classes[c].rate_bps = rate_bps;
     model_.classes[c].burst_bytes = burst_bytes;
+    classes_[c].came_ns = time_ns_;
     change(classes_[c].rate, classes_[c].word, DepartureRate::of(rate_bps, burst_bytes, time_ns_));
   }
   void set_port_rate(uint64_t rate_bps, uint32_t burst_bytes, uint64_t now_ns) {
@@ -213,6 +217,7 @@ class PortQos {
       mine.policed = other.policed;
       mine.shaper_full = other.shaper_full;
       mine.last_ns = other.last_ns;
+      mine.came_ns = time_ns_;
       if (model_.classes[c].policed && from.model_.classes[old].policed) {
         mine.policer.committed = std::min(mine.policer.committed, other.policer.committed);
         mine.policer.excess = std::min(mine.policer.excess, other.policer.excess);
@@ -250,6 +255,7 @@ class PortQos {
   struct Class {
     DepartureRate rate;
     uint64_t word = 0;
+    uint64_t came_ns = 0;  // its clock: the latest of its packets
     uint64_t last_ns = 0;  // the latest departure that was given
     uint32_t waiting = 0;  // in the wheel
     PolicerState policer;
@@ -257,16 +263,26 @@ class PortQos {
     uint64_t policed = 0, shaper_full = 0;
   };
 
-  // Polices, remarks and stamps what comes at time_ns_: `at` is when it may come to the queue of `c`.
+  void set_time(uint64_t now_ns) {
+    if (now_ns <= time_ns_) return;
+    time_ns_ = now_ns;
+    if (now_ns < look_ns_) return;
+    // Schedules last for years, and time stamps may be any.
+    look_ns_ = now_ns > DepartureRate::kNever - kLookNs ? DepartureRate::kNever : now_ns + kLookNs;
+    keep_epoch(port_, port_word_, now_ns);
+    for (Class& c : classes_) keep_epoch(c.rate, c.word, now_ns);
+  }
+  // Polices, remarks and stamps what comes now: `at` is when it may come to the queue of `c`.
   DropReason judge(const QosPacket& p, unsigned& c, uint64_t& at) {
     c = class_of(p);
     Class& state = classes_[c];
     const QosClass& config = model_.classes[c];
     ++state.in_pkts;
     state.in_bytes += p.bytes;
+    const uint64_t now = state.came_ns = std::max(state.came_ns, std::min(p.came_ns, time_ns_));
     Color color = Color::kGreen;
     if (config.policed) {
-      color = police(config.police, state.policer, time_ns_, p.ip_bytes);
+      color = police(config.police, state.policer, now, p.ip_bytes);
       if (color == Color::kRed && config.drops_red()) {
         ++state.policed;
         return DropReason::kPoliced;
@@ -278,7 +294,7 @@ class PortQos {
       return DropReason::kShaperFull;
     }
     if (p.ip != nullptr) remark(remarks_, c, color, p.ip, p.family);
-    at = stamp(state.rate, state.word, time_ns_, p.bytes);
+    at = stamp(state.rate, state.word, now, p.bytes);
     // After a change of the rate nothing overtakes what waits.
     if (state.waiting != 0) at = std::max(at, state.last_ns);
     state.last_ns = at;
@@ -358,7 +374,9 @@ class PortQos {
   bool backlogged_ = false;  // somebody has waited while the port was busy with what it sent last
   std::unique_ptr<TimingWheel<Waiting>> wheel_ = std::make_unique<TimingWheel<Waiting>>(64);
   EgressQueues<T> queues_;
+  static constexpr uint64_t kLookNs = 1ull << 54;  // 208 days
   uint64_t time_ns_;
+  uint64_t look_ns_ = 0;  // when epochs are looked at again
 };
 
 }  // namespace sluice

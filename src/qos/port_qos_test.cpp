@@ -261,6 +261,38 @@ RC_GTEST_PROP(PortQos, SendsAndDropsWhatTheSlowModelDoes, ()) {
   RC_ASSERT(in == steps.size());
 }
 
+// Where classes overtake each other each has its own clock: one that comes late loses nothing to its rate for that, and
+// its policer counts the time that passed between its packets.
+TEST(PortQos, AClassThatComesLateHasItsOwnTime) {
+  QosModel model = QosModel::three_priorities();
+  for (QosClass& c : model.classes) {
+    c.rate_bps = 8'000'000;  // 1 us a byte
+    c.limit_pkts = 3;
+  }
+  model.classes[2].policed = true;
+  model.classes[2].police.committed_bps = 80'000'000;
+  model.classes[2].police.committed_burst_bytes = 1000;
+  PortQos<int> port(model, 0);
+  Frame first(46), last(0);
+  const auto pass = [&](Frame& frame, uint64_t came_ns) {
+    // The port has seen what came later.
+    int item = 0;
+    uint64_t at = 0;
+    while (port.depart(100'000'000, item, at, [](int&&, DropReason) { FAIL(); })) {
+    }
+    QosPacket p = frame.view(1000);
+    p.came_ns = came_ns;
+    bool goes = false;
+    EXPECT_EQ(port.pass(100'000'000, p, goes, [] { return 1; }), DropReason::kNone) << came_ns;
+    return goes;
+  };
+  EXPECT_TRUE(pass(first, 100'000'000));
+  for (uint64_t i = 0; i < 50; ++i) EXPECT_TRUE(pass(last, i * 2'000'000)) << i;
+  // Faster than its rate, in its own time: at once, as that is over.
+  EXPECT_TRUE(pass(last, 98'100'000));
+  EXPECT_EQ(port.counters(2).drops(), 0u);
+}
+
 // Models that only count have no queue: everything goes when it comes.
 TEST(PortQos, WithoutRatesEverythingGoesAtOnce) {
   QosModel model = QosModel::three_priorities();

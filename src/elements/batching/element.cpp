@@ -25,6 +25,7 @@ class BatchGate final : public StageElement<PassStage>, public Flow {
   BatchRule batch_rule() const override { return {burst_, exact_}; }
   Flow* flow() override { return this; }
 
+  Time time() const override { return Time::kLooks; }
   void push(FlowContext& context, unsigned, PacketBox packet) override {
     packets_.push_back(std::move(packet));
     if (packets_.size() >= burst_) {

@@ -30,6 +30,7 @@ class Counter final : public StageElement<PassStage>, public Flow {
     }
     return {};
   }
+  void clock_begins(FlowContext& context) override { since_ns_ = context.now_ns(); }
   void push(FlowContext& context, unsigned, PacketBox packet) override {
     count(context, *packet);
     context.push(0, std::move(packet));

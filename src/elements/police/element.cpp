@@ -259,6 +259,7 @@ class Police final : public OrderedElement {
   std::unique_ptr<Ordered> make_ordered() const override { return std::make_unique<OrderedPolice>(config_, by_); }
   bool by_lengths() const override { return true; }
 
+  Time time() const override { return Time::kLooks; }
   Result<void> start(FlowContext&) override {
     bank_ = PolicerBank(config_, by_);
     clock_ = {};
@@ -305,10 +306,11 @@ void register_police(Registry& registry) {
       "One rate (RFC 2697), or two where PEAK is given (RFC 2698: then EXCESS is the peak burst). Output 0: green, 1: "
       "yellow (by output 0 where it is not connected), 2: red (dropped where it is not connected). Counts bytes of the "
       "IP packet; buckets are full at first; exact to the nanosecond. The paint becomes the color: 0, 1 or 2; AWARE: a "
-      "packet never gets a better one than it came with.\n\nThe engine uses the packets' timestamps, in the "
-      "order of the input, so that the result does not depend on workers or devices; so does the packet scheduler in a "
-      "graph without queues, generators and scripts, where packets that an element makes have the timestamp of the "
-      "packet that caused them. With them it uses its clock. Handlers there: `green`, `yellow`, `red`, `reset_counts`.";
+      "packet never gets a better one than it came with.\n\nTime is that of the packets' timestamps, in the "
+      "order of the input, so that the result does not depend on workers, devices or the pace of the input. A packet "
+      "that an element makes has the timestamp of the packet that caused it. In a graph with live ports or generators "
+      "(RatedSource, or InfiniteSource beside queues) the packet scheduler uses the run's clock. Handlers there: "
+      "`green`, `yellow`, `red`, `reset_counts`.";
   c.arguments = {
       {.name = "RATE",
        .kind = ArgumentKind::kBandwidth,

@@ -53,6 +53,13 @@ class Qos final : public FlowElement {
     port_ = std::make_unique<PortQos<PacketBox>>(model_, context.now_ns());
     return {};
   }
+  Time time() const override { return Time::kLooks; }
+  void clock_begins(FlowContext& context) override {
+    auto next = std::make_unique<PortQos<PacketBox>>(model_, context.now_ns());
+    next->take_over(*port_, context.now_ns(), dropping(context));
+    port_ = std::move(next);
+    changed(context, true);
+  }
 
   void push(FlowContext& context, unsigned, PacketBox packet) override {
     const QosPacket view = view_of(packet->registers);
@@ -128,8 +135,9 @@ void register_qos(Registry& registry) {
       "The classes are those of TABLE (see docs/reference/formats.md), or three priorities by DSCP that share 3:2:1. A "
       "packet is classified by its DSCP (or by the mark of an access list, where a class has it), policed, remarked, "
       "waits for its class's rate, then in its class's queue. Strict classes go first, the others share by deficit "
-      "round robin; the port's rate applies to all together. The paint becomes the class. Handlers: `classes` (a "
-      "table), `config_text`, `length`.";
+      "round robin; the port's rate applies to all together. The paint becomes the class. Time is as of Police. "
+      "Handlers: "
+      "`classes` (a table), `config_text`, `length`.";
   qos.arguments = {{.name = "TABLE", .kind = ArgumentKind::kFilename, .positional = true, .help = "the classes' file"}};
   qos.processing = "h/l";
   qos.drops = {DropReason::kPoliced, DropReason::kShaperFull, DropReason::kQueueFull, DropReason::kEarlyDrop,

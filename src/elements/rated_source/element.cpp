@@ -24,6 +24,7 @@ class RatedSource final : public FlowElement {
     begin(context);
     return {};
   }
+  Time time() const override { return Time::kMakes; }
   void timer(FlowContext& context) override {
     PacketBox packet = next(context);
     if (packet == nullptr) return;
@@ -87,9 +88,11 @@ class TimedSink final : public FlowElement {
     interval_ns_ = arguments.get_time_ns("INTERVAL");
   }
   Result<void> start(FlowContext& context) override {
-    context.set_timer(next_ns_ = context.now_ns() + interval_ns_);
+    clock_begins(context);
     return {};
   }
+  Time time() const override { return Time::kLooks; }
+  void clock_begins(FlowContext& context) override { context.set_timer(next_ns_ = context.now_ns() + interval_ns_); }
   void timer(FlowContext& context) override {
     if (PacketBox packet = context.pull(0)) context.drop(std::move(packet), DropReason::kDiscard);
     next_ns_ = std::max(next_ns_, context.now_ns() - std::min(context.now_ns(), kSecondNs)) + interval_ns_;

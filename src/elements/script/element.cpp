@@ -174,6 +174,10 @@ class Script final : public FlowElement {
     return nullptr;
   }
 
+  Time time() const override {
+    const bool waits = std::any_of(code_.begin(), code_.end(), [](const Instruction& i) { return i.op == Op::kWait; });
+    return waits ? Time::kWaits : Time::kNone;
+  }
   bool wants_signal(int signal) const override {
     return type_ == Type::kSignal && !signal_done_ &&
            std::find(signals_.begin(), signals_.end(), signal) != signals_.end();
@@ -744,7 +748,9 @@ void register_script(Registry& registry) {
       "`exit`, `stop`, `error TEXT`; with a `q` appended (`setq`, `printq`, ...) a layer of quotes is removed. `$x` "
       "and `$(HANDLER ARGUMENT)` are replaced, but within '...'.\n\nTYPE: ACTIVE runs at the start, DRIVER too and "
       "decides about requests to stop, PASSIVE answers its handler `run`, PROXY any handler, PACKET (the default with "
-      "ports) chooses the output of each packet, SIGNAL NAMES runs when a signal comes.\n\nFunctions, also as "
+      "ports) chooses the output of each packet, SIGNAL NAMES runs when a signal comes.\n\n`wait` goes by the packets' "
+      "timestamps where all packets come from captures, from the first packet on; else by the run's "
+      "clock.\n\nFunctions, also as "
       "handlers: `add sub mul div idiv mod rem neg abs min max avg count popcount gt_vec floor round ceil eq ne lt gt "
       "le ge not and or nand nor if in htonl htons ntohl ntohs length unquote get shift now readable writable kill`. "
       "Handlers to write: `set`, `step`, `goto`, `run`.";

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -29,15 +30,15 @@ class OrderedShape final : public Element::Ordered {
   void prepare(Batch& batch, Lengths* lengths, const Selection& packets, Prepared& prepared) const override {
     auto& blocks = static_cast<Blocks&>(prepared);
     // Before, nobody knows from when the schedule counts.
-    const bool started = started_.load(std::memory_order_acquire);
+    blocks.rate = rate_.load(std::memory_order_acquire);
     OrderedWord word;
     for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
       const uint64_t rows = packets.word(w);
       if (rows == 0) continue;
       blocks.of[w].known = false;
-      if (!started) continue;
+      if (blocks.rate == nullptr) continue;
       word.read_frames(batch, lengths, w, rows);
-      if (!word.times_go_back()) blocks.of[w] = DepartureBlock::of(rate_, word.times, word.bytes, word.count);
+      if (!word.times_go_back()) blocks.of[w] = DepartureBlock::of(*blocks.rate, word.times, word.bytes, word.count);
     }
   }
   void process(Batch& batch, Lengths* lengths, const Selection& packets, Prepared* prepared,
@@ -53,8 +54,9 @@ class OrderedShape final : public Element::Ordered {
       if (left == 0) continue;
       // Those that need not wait need no departure nor a place among those that do.
       const DepartureBlock* const block = blocks != nullptr ? &blocks->of[w] : nullptr;
-      if (block != nullptr && block->known && clock_.passes(block->first_ns) && waiting_[next_] <= block->first_ns &&
-          nobody_waits(rate_, word_, *block)) {
+      const DepartureRate* rate = rate_.load(std::memory_order_relaxed);
+      if (block != nullptr && block->known && blocks->rate == rate && rate->lasts(block->last_ns) &&
+          clock_.passes(block->first_ns) && waiting_[next_] <= block->first_ns && nobody_waits(*rate, word_, *block)) {
         (void)clock_.at(block->last_ns);
         out[0].or_word(w, left);
         continue;
@@ -63,15 +65,17 @@ class OrderedShape final : public Element::Ordered {
       for (uint32_t n = 0; left != 0; left &= left - 1, ++n) {
         const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
         const uint64_t now = clock_.at(word.times[n]);
-        if (!started_.load(std::memory_order_relaxed)) {
+        if (rate == nullptr || !rate->lasts(now)) {
           // Its time begins with the first packet: a schedule lasts for years, but not from 1970 on.
-          rate_ = DepartureRate::of(rate_bps_, burst_bytes_, now, horizon_ns_);
-          started_.store(true, std::memory_order_release);
+          rates_.push_back(rate == nullptr ? DepartureRate::of(rate_bps_, burst_bytes_, now, horizon_ns_) : *rate);
+          keep_epoch(rates_.back(), word_, now);
+          rate = &rates_.back();
+          rate_.store(rate, std::memory_order_release);
         }
         // Departures do not go down, so those that wait are the last ones: there is room unless the one `capacity`
         // before this one is still there.
         uint64_t& oldest = waiting_[next_];
-        const uint64_t at = oldest > now ? DepartureRate::kNever : stamp(rate_, word_, now, word.bytes[n]);
+        const uint64_t at = oldest > now ? DepartureRate::kNever : stamp(*rate, word_, now, word.bytes[n]);
         if (at == DepartureRate::kNever) {
           batch.annotation(i).reason = DropReason::kShaperFull;
           continue;
@@ -86,14 +90,15 @@ class OrderedShape final : public Element::Ordered {
 
  private:
   struct Blocks final : Prepared {
+    const DepartureRate* rate = nullptr;               // that they go by
     std::array<DepartureBlock, Selection::kWords> of;  // by word of rows
   };
 
   uint64_t rate_bps_;
   uint32_t burst_bytes_;
   uint64_t horizon_ns_;
-  std::atomic<bool> started_{false};  // rate_ is there, and changes no more
-  DepartureRate rate_;
+  std::deque<DepartureRate> rates_;                  // one for each year, where packets have come
+  std::atomic<const DepartureRate*> rate_{nullptr};  // the last, which changes no more; nullptr: no packet has come
   uint64_t word_ = 0;
   std::vector<uint64_t> waiting_;  // a ring of the last departures
   size_t next_ = 0;
@@ -119,6 +124,10 @@ class Shape final : public OrderedElement {
   bool by_lengths() const override { return true; }
   uint32_t delays() const override { return rate_bps_ == 0 ? 0 : capacity_; }
 
+  Time time() const override { return Time::kLooks; }
+  void clock_begins(FlowContext& context) override {
+    if (!context.packet_time()) rate_ = DepartureRate::of(rate_bps_, burst_, context.now_ns(), horizon_ns_);
+  }
   Result<void> start(FlowContext& context) override {
     wheel_ = std::make_unique<TimingWheel<PacketBox>>(capacity_);
     started_ = !context.packet_time();
@@ -136,13 +145,14 @@ class Shape final : public OrderedElement {
       started_ = true;
       rate_ = DepartureRate::of(rate_bps_, burst_, now, horizon_ns_);
     }
+    keep_epoch(rate_, word_, now);
     const uint64_t at =
         wheel_->full() ? DepartureRate::kNever : stamp(rate_, word_, now, packet->registers.wire_length());
     if (at == DepartureRate::kNever) {
       context.drop(std::move(packet), DropReason::kShaperFull);
       return;
     }
-    if (packet_time) packet->timestamp_ns = std::max(packet->timestamp_ns, at);
+    if (context.packet_clock()) packet->timestamp_ns = std::max(packet->timestamp_ns, at);
     // Also what may go at once, so that nothing overtakes what is due and not yet out.
     wheel_->insert(at, std::move(packet));
     release(context);
@@ -216,11 +226,12 @@ void register_shape(Registry& registry) {
   c.description =
       "A token bucket as earliest departure time: a packet gets its departure time on arrival and waits in a timing "
       "wheel. It leaves while the bucket is not in debt, and may bring it into debt; with BURST 0 packets leave at an "
-      "even pace. Rates do not drift.\n\nThe engine uses the packets' timestamps: packets wait where they leave "
-      "the graph, their timestamp becomes their departure time, and the result does not depend on workers or devices. "
-      "In the packet scheduler, which runs graphs with elements that delay or make packets, or form a loop, before "
-      "this element, or that make packets after it, packets wait in the element: on packet time in a graph without "
-      "queues, generators and scripts, else on its clock. Handlers there: `rate` (bytes per second; written as RATE "
+      "even pace. Rates do not drift.\n\nTime is that of the packets' timestamps: a packet's timestamp "
+      "becomes its departure time, and the result does not depend on workers, devices or the pace of the input. "
+      "Packets wait where they leave the graph; in the packet scheduler, which runs graphs with queues, and with "
+      "elements that delay or make packets, or form a loop, before this element, or that make packets after it, they "
+      "wait in the element. In a graph with live ports or generators (RatedSource, or InfiniteSource beside queues) it "
+      "uses the run's clock. Handlers there: `rate` (bytes per second; written as RATE "
       "is; waiting packets keep their departure time), `length`.";
   c.arguments = {Shape::kRate,
                  burst_bytes_argument("BURST", false, "0", "what the bucket holds"),

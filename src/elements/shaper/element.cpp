@@ -19,6 +19,8 @@ class Shaper final : public FlowElement {
     pace_.restart(context.now_ns());
     return {};
   }
+  Time time() const override { return Time::kLooks; }
+  void clock_begins(FlowContext& context) override { pace_.restart(context.now_ns()); }
   PacketBox pull(FlowContext& context, unsigned output) override {
     const uint64_t now = context.now_ns();
     const uint64_t next = pace_.next_ns();

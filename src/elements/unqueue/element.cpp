@@ -87,6 +87,7 @@ class RatedUnqueue final : public FlowElement {
     if (const uint64_t at = bucket_.time_of(needed); at != kNever) context.set_timer(at);
     return false;
   }
+  Time time() const override { return Time::kLooks; }
   void timer(FlowContext& context) override { context.wake(); }
   void take(FlowContext& context, Flow& from) override {
     bucket_ = static_cast<const RatedUnqueue&>(from).bucket_;

@@ -162,7 +162,7 @@ Scheduler::Node::Left Scheduler::Node::take_left() {
 }
 
 PacketBox Scheduler::Node::next() {
-  if (!more()) return nullptr;
+  if (!more() || !comes(batch_->timestamp_ns(row_))) return nullptr;
   PacketBox packet = impl_.pool.make(batch_->extent(row_).end);
   if (packet == nullptr) {
     impl_.fail(system_error("packets", ENOMEM));
@@ -171,7 +171,6 @@ PacketBox Scheduler::Node::next() {
   load(row_++, packet->registers.frame, packet->registers);
   packet->timestamp_ns = batch_->timestamp_ns(row_ - 1);
   packet->input = input_;
-  if (impl_.packet_time) impl_.packet_comes(packet->timestamp_ns);
   came_in(packet->registers.length());
   return packet;
 }
@@ -187,12 +186,12 @@ bool Scheduler::Node::task() {
   if (source_ != nullptr) {
     // Sources take the turns that they take in the engine, unless queues are to be filled by and by.
     if (passage_ != kNobody && run_through()) return true;
-    uint32_t turn = impl_.packet_time ? source_turn(element_.port()) : 1;
+    uint32_t turn = impl_.packet_time() ? source_turn(element_.port()) : 1;
     for (; turn != 0 && !impl_.ended; --turn) {
       // What comes by an interface comes: full queues drop it.
       if (!source_->live() && full_below(0)) return false;
       if (runs_ahead_ && !impl_.records_rules) {
-        if (!more() || !run_ahead()) return false;
+        if (!more() || !comes(batch_->timestamp_ns(row_)) || !run_ahead()) return false;
         hand_on_ahead();
         continue;
       }

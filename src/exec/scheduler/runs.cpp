@@ -82,7 +82,7 @@ void Scheduler::Impl::plan_runs() {
     node->ahead_.resize(Tile::kLanes);
     ahead_.push_back(node.get());
   }
-  if (!packet_time) plan_passages();
+  if (!packet_clock()) plan_passages();
 }
 
 void Scheduler::Impl::run_stages(uint32_t n, Place* left, unsigned* hops, uint64_t sign) {
@@ -253,7 +253,6 @@ void Scheduler::Node::hand_on_ahead() {
   const unsigned hops = next.hops;
   PacketBox packet = std::move(next.packet);
   const uint32_t row = row_++;
-  if (impl_.packet_time) impl_.packet_comes(packet->timestamp_ns);
   came_in(batch_->data_length(row));
   if (to.node == nullptr) return;
   impl_.depth += hops;

@@ -618,6 +618,35 @@ TEST(Scheduler, TheRouterSaysWhatItIs) {
             "d :: Discard;\n\na -> Queue@2\n    -> Unqueue@3\n    -> Discard@4;\na [1] -> d;\n");
 }
 
+TEST(Scheduler, TheGraphSaysWhoseTimeItIs) {
+  const auto clock = [](const std::string& text, bool simulated = false) {
+    auto graph = parse_click(text, "g");
+    auto router = graph.ok() ? build_router(*graph, elements(), text) : Result<Router>(graph.error());
+    EXPECT_TRUE(router.ok()) << (router.ok() ? "" : to_string(router.error()));
+    return router.ok() ? flow_clock(*router, simulated) : FlowClock::kRun;
+  };
+  const std::string in = "FromDump(x) -> IPInput -> ", police = "Police(1Mbps, 3000) -> ", wait = "Script(wait 1s);";
+  for (const std::string& text :
+       {police + "Discard;", police + "Switch(0) -> Discard;", "RoundRobinSwitch -> " + police + "Discard;",
+        "Counter(COUNT_CALL 3 stop) -> " + police + "Discard;", police + "Discard; DriverManager(pause, stop);"}) {
+    EXPECT_EQ(clock(in + text), FlowClock::kOwn) << text;
+    EXPECT_EQ(clock(in + text, true), FlowClock::kOwn) << text;
+  }
+  for (const std::string& text :
+       {police + "Queue -> Unqueue -> Discard;", std::string("Queue -> RatedUnqueue(10) -> Discard;"),
+        std::string("Queue -> Shaper(10) -> Discard;"), police + "Discard; Script(wait 1s);"}) {
+    EXPECT_EQ(clock(in + text), FlowClock::kPackets) << text;
+    EXPECT_EQ(clock(in + text, true), FlowClock::kPackets) << text;
+  }
+  EXPECT_EQ(clock(in + "Queue -> Unqueue -> Discard;"), FlowClock::kRun);  // nobody looks
+  EXPECT_EQ(clock(in + "Queue -> Unqueue -> Discard;" + wait), FlowClock::kPackets);
+  EXPECT_EQ(clock(in + "Queue -> Unqueue -> Discard;" + wait, true), FlowClock::kRun);
+  EXPECT_EQ(clock("RatedSource -> IPInput -> " + police + "Discard;"), FlowClock::kRun);
+  EXPECT_EQ(clock(in + "Queue -> RatedUnqueue(9) -> Discard; RatedSource -> Discard;"), FlowClock::kRun);
+  EXPECT_EQ(clock("FromDevice(lo) -> IPInput -> s :: Switch(0) -> " + police + "Discard;"), FlowClock::kRun);
+  EXPECT_EQ(clock(in + police + "s :: Switch(0) -> ToDevice(lo);"), FlowClock::kRun);
+}
+
 TEST(Scheduler, ThePlannerSendsSuchGraphsHere) {
   auto p = play("InfiniteSource -> Queue -> Unqueue -> Discard;", false);
   ASSERT_NE(p->router, nullptr);

@@ -50,8 +50,27 @@ void Scheduler::Impl::fire(const Timer& timer) {
   }
 }
 
-// What is due by then happens first.
-void Scheduler::Impl::packet_comes(uint64_t timestamp_ns) {
+// The clock shows the time of the first packet: whoever waits has waited for nothing yet.
+void Scheduler::Impl::begin_clock(uint64_t timestamp_ns) {
+  begun = true;
+  if (timestamp_ns <= simulated_ns) return;
+  const uint64_t later = timestamp_ns - simulated_ns;
+  simulated_ns = timestamp_ns;
+  std::vector<Timer> all;
+  for (; !timers.empty(); timers.pop()) all.push_back(timers.top());
+  for (Timer& timer : all) {
+    timer.at += std::min(later, ~uint64_t{0} - timer.at);
+    timers.push(timer);
+  }
+  for (auto& node : nodes) {
+    if (node->flow_ != nullptr) node->flow_->clock_begins(*node);
+  }
+}
+
+// What is due by then happens first. False: somebody else may have a turn before.
+bool Scheduler::Impl::packet_comes(uint64_t timestamp_ns) {
+  if (!begun) begin_clock(timestamp_ns);
+  if (!packet_time()) return timestamp_ns <= simulated_ns;
   while (!timers.empty() && timers.top().at <= timestamp_ns) {
     const Timer timer = timers.top();
     timers.pop();
@@ -59,6 +78,14 @@ void Scheduler::Impl::packet_comes(uint64_t timestamp_ns) {
     fire(timer);
   }
   simulated_ns = std::max(simulated_ns, timestamp_ns);
+  return true;
+}
+
+// Another graph follows: the clock goes on from where it is, whoever moves it.
+void Scheduler::Impl::clock_goes_on(const Impl& before) {
+  simulated_ns = before.now();
+  begun = before.packet_clock() && before.begun;
+  ahead_ns = before.simulated() ? before.simulated_ns - real_ns() : before.ahead_ns;
 }
 
 // No task can run. False: nothing can happen any more.

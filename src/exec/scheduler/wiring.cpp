@@ -6,21 +6,35 @@
 
 namespace sluice {
 
+FlowClock flow_clock(const Router& router, bool simulated) {
+  bool waits = false, looks = false, keeps = false, makes = false, live = false, captures = false;
+  for (const auto& element : router.elements) {
+    const PortSpec::Type port = element->port().type;
+    live |= port == PortSpec::Type::kDevice;
+    captures |= element->kind() == ElementKind::kSource &&
+                (port == PortSpec::Type::kCapture || port == PortSpec::Type::kMemory);
+    const Flow* flow = element->flow();
+    if (flow == nullptr) continue;
+    waits |= flow->time() == Flow::Time::kWaits;
+    looks |= flow->time() == Flow::Time::kLooks;
+    makes |= flow->time() == Flow::Time::kMakes;
+    keeps |= element->kind() == ElementKind::kFlow && flow->time() != Flow::Time::kNone;
+  }
+  if (live) return FlowClock::kRun;  // they have the time of day
+  keeps |= std::any_of(router.connections.begin(), router.connections.end(), [](const auto& c) { return c.pull; });
+  if (!keeps) return FlowClock::kOwn;
+  return captures && !makes && (looks || (waits && !simulated)) ? FlowClock::kPackets : FlowClock::kRun;
+}
+
 Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& p, Scheduler& s, HitLedger* hits,
                       LivePorts* ports, Impl* before)
     : router(r), plan(pl), options(o), owner(s), ledger(hits), live_ports(ports), pool(p), sleep(o.poll) {
   const size_t n = router.elements.size();
   stats.elements.resize(n);
-  // Live ports have the time of day.
-  packet_time =
-      std::none_of(router.elements.begin(), router.elements.end(),
-                   [](const auto& element) {
-                     return element->kind() == ElementKind::kFlow || element->port().type == PortSpec::Type::kDevice;
-                   }) &&
-      std::none_of(router.connections.begin(), router.connections.end(), [](const auto& c) { return c.pull; });
+  clock = flow_clock(router, options.simulated || options.clock_ns != nullptr);
   past = before == nullptr ? options.files : files_besides(before->past, before->router, router);
   if (before != nullptr) {
-    simulated_ns = before->simulated_ns;
+    clock_goes_on(*before);
     egress = before->egress;
     follows = true;
   }
