@@ -38,14 +38,6 @@ namespace sluice::app {
 std::vector<FlowRegion> regions_of(const RuleSet& set);
 RuleShape shape_of(const std::string& name);
 
-TemporaryFolder::TemporaryFolder()
-    : path_(make_temporary_folder("sluice-bench", "set TMPDIR to a writable directory")) {}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 void write_text(const std::string& file, const std::string& text) {
   AtomicFile out = need(AtomicFile::create(file), Exit::kIo);
   out.write(text);
@@ -630,7 +622,7 @@ Exit bench_route(const Options& o) {
 Exit bench_pipeline(const Options& o) {
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
-  TemporaryFolder folder;
+  BenchFolder folder;
   Progress progress("");
   progress.step("generating tables and traffic");
   Sha256 hash;

@@ -43,16 +43,9 @@ struct BenchOptions {
 };
 
 // A folder that goes away with the run.
-class TemporaryFolder {
+class BenchFolder : public TemporaryFolder {
  public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
+  BenchFolder() : TemporaryFolder("sluice-bench", "set TMPDIR to a writable directory") {}
 };
 
 // Fails as the program does where the file cannot be written.

@@ -402,7 +402,7 @@ Case in_bits(const Case& c, uint32_t size) {
 
 Exit bench_functions(FunctionOptions o) {
   if (o.ways.empty()) o.ways = {fmt::format("{}/{}/{}", o.device.mode, o.device.transport, o.device.threading)};
-  TemporaryFolder folder;
+  BenchFolder folder;
   Progress progress("");
   Sha256 hash;
   const std::string rules = folder / "rules";

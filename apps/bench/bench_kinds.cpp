@@ -146,7 +146,7 @@ void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint6
 
 Exit bench_kinds(const BenchOptions& o) {
   const OpenDevices none = open_devices(o.device);
-  TemporaryFolder folder;
+  BenchFolder folder;
   Progress progress("");
   progress.step("generating tables and traffic");
   Sha256 hash;

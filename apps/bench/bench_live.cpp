@@ -294,7 +294,7 @@ Exit bench_live(const LiveOptions& o) {
       fail(Exit::kUsage, fmt::format("--rules: the way {} has no access list", way), "--ways af_packet,af_xdp");
   if (::geteuid() != 0)
     fail(Exit::kUnavailable, "live ports between network namespaces take root", "sudo sluice-bench live");
-  TemporaryFolder folder;
+  BenchFolder folder;
   write_text(folder / "routes", "198.19.0.0/16 1\n");
   write_text(folder / "adjacencies", fmt::format("1 {} {} 0\n", kSinkMac, kDeviceOutMac));
   std::string acl;

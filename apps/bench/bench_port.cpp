@@ -375,7 +375,7 @@ void add_persistent_rows(const PortBenchOptions& o, const OpenDevices& devices, 
 Exit bench_port(PortBenchOptions o) {
   if (o.mix.size() != 3 || o.mix[0] + o.mix[1] + o.mix[2] == 0)
     fail(Exit::kUsage, "--mix: three shares, not all 0", "such as 34,33,33");
-  TemporaryFolder folder;
+  BenchFolder folder;
   Progress progress("");
   Sha256 hash;
   const OpenDevices devices = open_devices(o.device);

@@ -324,7 +324,7 @@ class PriorityBench {
   }
 
   const PriorityBenchOptions& o_;
-  TemporaryFolder folder_;
+  BenchFolder folder_;
   Progress progress_;
   Sha256 hash_;
   std::string rules_;

@@ -88,7 +88,7 @@ std::string rate_name(uint64_t bps) {
 
 // Routes alone on 64-byte frames in memory, with and without classes, in turns.
 void add_costs(const ShaperOptions& o, const OpenDevices& devices, std::vector<Case>& cases, Progress& progress) {
-  const TemporaryFolder folder;
+  const BenchFolder folder;
   write_text(folder / "rib", "0.0.0.0/1 10.0.0.1\n128.0.0.0/1 10.0.0.2\n");
   auto writer = need(CaptureWriter::create(folder / "in.pcap"), Exit::kIo);
   constexpr uint8_t kSomeCodepoints[] = {46, 34, 0};

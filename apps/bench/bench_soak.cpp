@@ -15,10 +15,11 @@ Exit bench_soak(const SoakOptions& o) {
     fail(Exit::kUsage, fmt::format("--batch: {} is not a multiple of {}", o.batch, kVariants),
          "every batch holds the same number of packets of each generation");
   const OpenDevices devices = open_devices(o.device);
-  const TemporaryFolder folder;
+  const BenchFolder folder;
   Progress progress("");
   const SoakInputs inputs = make_soak_inputs(o, devices, folder, progress);
   check_soak_variants(inputs, progress);
+  const EndsInOrder in_order;
   const SoakRun run = run_soak(o, devices, inputs, progress);
   return report_soak(o, devices, inputs, run);
 }

@@ -307,6 +307,7 @@ class WireBench {
   }
 
   Exit run() {
+    const EndsInOrder in_order;
     WireMeter meter(*rx_queue_, now_ns, flags_.latency);
     Progress progress("");
     for (const std::string& size : sizes_) {

@@ -42,6 +42,7 @@ class Child {
   int status_ = 0;
   double cpu_s_ = 0;
   bool gone_ = false;
+  EndsInOrder in_order_;
 };
 
 // A program beside this one, else in PATH; "": there is none.

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "app_state.h"
 #include "base/input_file.h"
 #include "base/printable.h"
-#include "base/unfinished.h"
 #include "control/json.h"
 #include "control/report.h"
 
@@ -23,13 +24,38 @@ namespace {
 
 std::atomic<bool> g_interrupted{false}, g_hangup{false};
 std::atomic<void (*)()> g_restore{nullptr};
+std::atomic<unsigned> g_in_order{0};  // EndsInOrder that live
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
-void on_signal(int number) {
-  if (!g_interrupted.exchange(true, std::memory_order_relaxed)) return;
-  // The second one ends the program at once.
+void leave_nothing() {
   remove_unfinished();
   if (void (*const restore)() = g_restore.load(std::memory_order_relaxed)) restore();
+}
+
+// SIGALRM in half a second; in ten where what was under way has ended and the process is about to.
+void start_grace(bool ending = false) {
+  const itimerval once{{0, 0}, {ending ? 10 : 0, ending ? 0 : 500'000}};
+  (void)::setitimer(ITIMER_REAL, &once, nullptr);
+}
+void on_end_of_grace(int) {
+  if (g_in_order.load() != 0) return;  // it begins again with the end of that
+  leave_nothing();
+  const char* text = json_output() ? R"({"error":{"message":"interrupted","exit_code":130}})"
+                                     "\n"
+                                   : "error: interrupted\n";
+  (void)!::write(STDERR_FILENO, text, std::strlen(text));
+  ::_exit(static_cast<int>(Exit::kInterrupted));
+}
+
+void on_signal(int number) {
+  if (!g_interrupted.exchange(true)) {
+    const int error = errno;
+    start_grace();
+    errno = error;
+    return;
+  }
+  // The second one ends the program at once.
+  leave_nothing();
   signal(number, SIG_DFL);
   raise(number);
 }
@@ -54,6 +80,10 @@ void install_signal_handlers() {
   action.sa_handler = on_signal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction alarm {};
+  alarm.sa_handler = on_end_of_grace;
+  alarm.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &alarm, nullptr);
   // The end of a terminal; not under nohup.
   struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
@@ -272,6 +302,12 @@ const std::atomic<bool>& interrupted() {
 void restore_when_killed(void (*restore)()) {
   g_restore.store(restore, std::memory_order_relaxed);
 }
+EndsInOrder::EndsInOrder() {
+  g_in_order.fetch_add(1);
+}
+EndsInOrder::~EndsInOrder() {
+  if (counts_ && g_in_order.fetch_sub(1) == 1 && g_interrupted.load()) start_grace(true);
+}
 void stop_if_interrupted() {
   if (g_interrupted.load(std::memory_order_relaxed)) fail(Exit::kInterrupted, "interrupted");
 }
@@ -314,7 +350,7 @@ void add_workers_option(Command sub, unsigned& workers) {
       ->type_name("N")
       ->capture_default_str();
 }
-std::string make_temporary_folder(const std::string& name, const std::string& help) {
+TemporaryFolder::TemporaryFolder(const std::string& name, const std::string& help) {
   const char* given = std::getenv("TMPDIR");
   const std::string folder = given == nullptr || *given == 0 ? "/tmp" : given;
   std::string pattern = fmt::format("{}/{}-XXXXXX", folder, name);
@@ -322,7 +358,16 @@ std::string make_temporary_folder(const std::string& name, const std::string& he
     const int why = errno;
     fail(Exit::kIo, system_error(fmt::format("cannot create a temporary directory in {}", folder), why).message, help);
   }
-  return pattern;
+  path_ = pattern;
+  listed_ = Unfinished(pattern + "/");
+}
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+void TemporaryFolder::keep() {
+  listed_ = {};
+  path_.clear();
 }
 void exactly_one(bool first, bool second, std::string_view names) {
   if (first == second) {

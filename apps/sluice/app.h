@@ -12,12 +12,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "base/counted.h"
 #include "base/result.h"
 #include "base/run_files.h"
+#include "base/unfinished.h"
 #include "command_line.h"
 
 namespace sluice::app {
@@ -150,6 +152,20 @@ const std::atomic<bool>& interrupted();
 // Ends the program with Exit::kInterrupted when a signal came.
 void stop_if_interrupted();
 
+// Where nothing looks at interrupted() for half a second after a signal, as while a table is built, the program ends
+// there with Exit::kInterrupted, and what it has begun to write is removed. While one of these lives it does not: the
+// command has outputs, a report or a process to bring to an end, and looks itself.
+class EndsInOrder {
+ public:
+  EndsInOrder();
+  EndsInOrder(EndsInOrder&& other) noexcept : counts_(std::exchange(other.counts_, false)) {}
+  EndsInOrder& operator=(EndsInOrder&&) = delete;
+  ~EndsInOrder();
+
+ private:
+  bool counts_ = true;
+};
+
 // Called by the signal that ends the program at once, in its handler; nullptr: nothing is.
 void restore_when_killed(void (*restore)());
 
@@ -169,8 +185,21 @@ Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Er
 // --- devices ---
 
 void add_workers_option(Command sub, unsigned& workers);
-// A new folder of the caller's in TMPDIR, else in /tmp; its path. Ends with kIo where there can be none.
-std::string make_temporary_folder(const std::string& name, const std::string& help);
+// A new folder in TMPDIR, else in /tmp, which goes with all that is in it. Ends with kIo where there can be none.
+class TemporaryFolder {
+ public:
+  TemporaryFolder(const std::string& name, const std::string& help);
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  void keep();  // it stays
+
+ private:
+  std::string path_;
+  Unfinished listed_;
+};
 // Ends with kUsage unless exactly one of the two was given.
 void exactly_one(bool first, bool second, std::string_view names);
 

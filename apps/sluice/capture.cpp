@@ -87,6 +87,7 @@ Exit capture(const CaptureFlags& flags) {
              {"at", flags.at}};
   if (flags.packets != 0) start["packets"] = flags.packets;
   if (flags.snap_bytes != 0) start["snap_bytes"] = flags.snap_bytes;
+  const EndsInOrder in_order;
   const Json started = request(to, start);
   const uint64_t id = count_of(started, "capture");
   std::vector<std::string> inputs;

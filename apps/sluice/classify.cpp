@@ -58,6 +58,7 @@ Exit classify(const ClassifyFlags& o) {
 
   for (const std::string& included : acl.set.files) files.input("--rules", included);
   check_files(files);
+  const EndsInOrder in_order;
   AtomicFile file;
   if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
   // What is left to read is open.
@@ -73,8 +74,10 @@ Exit classify(const ClassifyFlags& o) {
   std::vector<uint32_t> found;
   std::string lines;
   Progress progress("classifying");
+  // A signal is looked for between blocks, so that slow lookups get small ones.
+  size_t block = std::min<size_t>(kKeyBlock, 1024);
   while (true) {
-    source->next(keys, kKeyBlock);
+    source->next(keys, block);
     if (keys.empty()) break;
     found.assign(keys.size(), 0);
     const Stopwatch lookup;
@@ -101,7 +104,9 @@ Exit classify(const ClassifyFlags& o) {
         if (n != 0) flush();
       });
     }
-    seconds += lookup.seconds();
+    const double took = lookup.seconds();
+    block = std::clamp<size_t>(took > 0.1 ? block / 4 : took < 0.02 ? block * 4 : block, 16, kKeyBlock);
+    seconds += took;
     packets += keys.size();
     lines.clear();
     for (size_t i = 0; i < found.size(); ++i) {

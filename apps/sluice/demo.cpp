@@ -53,17 +53,16 @@ class Folder {
       path_ = o.dir;
       return;
     }
-    path_ = make_temporary_folder("sluice-demo", "give one with --dir");
-  }
-  ~Folder() {
-    std::error_code ignored;
-    if (!keep_) fs::remove_all(path_, ignored);
+    own_.emplace("sluice-demo", "give one with --dir");
+    path_ = own_->path();
+    if (keep_) own_->keep();
   }
   std::string operator/(const char* name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
   bool kept() const { return keep_; }
 
  private:
+  std::optional<TemporaryFolder> own_;
   std::string path_;
   bool keep_;
 };

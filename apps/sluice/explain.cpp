@@ -166,7 +166,7 @@ Exit explain(const ExplainFlags& o) {
       for (uint32_t r = 1; ip && r <= acl.rules.size() && rule == 0; ++r) {
         if (matches(acl.rules.rule(r), p.key)) rule = r;
       }
-      Json asked = Json::object();
+      Json asked = Json::object(), not_built = Json::object();
       std::vector<std::string> said;
       if (!ip) {
         // There is nothing to ask.
@@ -174,14 +174,23 @@ Exit explain(const ExplainFlags& o) {
         asked[acl.algorithm] = acl.view.lookup(p.key);
       } else {
         for (const std::string& name : acl_algorithm_names()) {
-          const Image image = need(build_acl(acl.set, name));
-          asked[name] = need(AclView::open(image)).lookup(p.key);
+          std::string why = slow_acl_build(acl.set, name);
+          Result<Image> image = why.empty() ? build_acl(acl.set, name) : Error();
+          if (why.empty() && !image.ok() && !image.error().system) why = image.error().message;
+          if (!why.empty()) {
+            not_built[name] = why;
+            continue;
+          }
+          const Image built = need(std::move(image));
+          asked[name] = need(AclView::open(built)).lookup(p.key);
         }
       }
       for (const auto& [name, found] : asked.items()) {
         said.push_back(fmt::format("{} {}", name, found.get<uint32_t>()));
         disagree |= found.get<uint32_t>() != rule;
       }
+      for (const auto& [name, why] : not_built.items())
+        said.push_back(fmt::format("{} not built ({})", name, why.get<std::string>()));
       Json near = Json::array();
       // A line that makes several rules is one near miss.
       std::set<std::pair<std::string, uint32_t>> lines;
@@ -197,6 +206,7 @@ Exit explain(const ExplainFlags& o) {
       }
       json["acl"] = {
           {"match", rule != 0 ? rule_json(acl, rule) : Json(nullptr)}, {"algorithms", asked}, {"near_misses", near}};
+      if (!not_built.empty()) json["acl"]["not_built"] = not_built;
       if (rule != 0) {
         t += fmt::format("acl        {} -> {}\n", rule_line(json["acl"]["match"]),
                          json["acl"]["match"]["action"].get<std::string>());
@@ -325,7 +335,8 @@ void add_explain(Command root) {
   Command sub = add_subcommand(
       root, "explain", "Packets",
       "Shows what happens to one packet and why: the matching rule and the near misses above it, the route, the "
-      "adjacency,\nthe rewrites, the verdict. Every lookup algorithm is run, and all must agree. With a Click file: "
+      "adjacency,\nthe rewrites, the verdict. Every lookup algorithm that is built in seconds is run, and all must "
+      "agree. With a Click file: "
       "what each element of\nthe graph does with the packet, from the graph's first source on.",
       "sluice explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib.txt\n"
       "sluice explain --in a.pcap --number 17 --acl edge.acl\n"

@@ -3,12 +3,15 @@
 #include "app.h"
 #include "control/json.h"
 #include "formats/native_rules.h"
+#include "generate/graphs.h"
 #include "generate/routes.h"
 #include "generate/rules.h"
 #include "generate/rules_like.h"
 #include "generate/traffic.h"
 #include "inputs.h"
 #include "ports/pcap/capture_writer.h"
+
+#include <filesystem>
 
 namespace sluice::app {
 
@@ -186,6 +189,7 @@ Exit gen_traffic(const GenFlags& o) {
     for (const Route6& r : rib.routes6()) t.destinations.push_back({{r.hi, r.lo, 6}, r.length});
   }
   need(TrafficGenerator::create(t), Exit::kUsage);  // says what is out of range before a file is begun
+  const EndsInOrder in_order;
   auto writer = need(CaptureWriter::create(o.out), Exit::kIo);
   t.stop = &interrupted();
   const TrafficStats stats = need(generate_traffic(t, writer), Exit::kIo);
@@ -216,6 +220,33 @@ Exit gen_traffic(const GenFlags& o) {
                      with_commas(malformed), o.seed));
   }
   return end();
+}
+
+// Each graph in a folder of its own, named by its seed.
+Exit gen_graphs(const GenFlags& o) {
+  for (uint64_t n = 0; n < o.count; ++n) {
+    stop_if_interrupted();
+    const GeneratedGraph graph = generate_graph(o.seed + n);
+    const std::string folder = fmt::format("{}/{}", o.out, graph.seed);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) fail(Exit::kIo, fmt::format("{}: cannot create this directory: {}", folder, error.message()));
+    need(write_graph_inputs(graph, folder), Exit::kIo);
+    const auto write = [&](const char* name, const std::string& text) {
+      AtomicFile file = need(AtomicFile::create(folder + "/" + name), Exit::kIo);
+      file.write(text);
+      need(file.commit(), Exit::kIo);
+    };
+    if (!graph.qos.empty()) write("classes.qos", graph.qos);
+    write("graph.click", click_text(graph, folder, folder, fmt::format("g{}_", graph.seed)));
+  }
+  const std::string what = fmt::format("{}, seeds {} to {}", counted(o.count, "graph"), o.seed, o.seed + o.count - 1);
+  if (json_output()) {
+    print_json({{"folder", o.out}, {"graphs", o.count}, {"seed", o.seed}});
+  } else {
+    note(fmt::format("{}: {}", o.out, what));
+  }
+  return Exit::kOk;
 }
 
 void add_common(Command sub, GenFlags& o) {
@@ -347,6 +378,27 @@ void add_gen(Command root) {
   add_format_option(*traffic, p->format);
   traffic->add_option("--routes", p->routes, "Draw destinations from these routes")->type_name("FILE[,FILE]");
   add_common(*traffic, *p);
+
+  auto g = std::make_shared<GenFlags>();
+  g->count = 1;
+  g->out = "graphs";
+  Command graphs = add_subcommand(
+      *gen, "graphs", "Subcommands", "Random graphs with branches that meet again, each with its tables and packets",
+      "sluice gen graphs --seed 7 --out g\nsluice run g/7/graph.click --device emu --records frame",
+      [g] { return gen_graphs(*g); });
+  graphs->add_option("--count", g->count, "Graphs, with consecutive seeds; some cannot run, as `sluice check` says")
+      ->check(Range(1u, 10'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  graphs
+      ->add_option("--out", g->out,
+                   "Folder: a folder named by the seed for each graph, with graph.click, its captures and tables, and "
+                   "classes.qos where it has classes")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  graphs->add_option("--seed", g->seed, "Of the first; the same seed gives the same graph, on every machine")
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 }  // namespace sluice::app

@@ -122,6 +122,7 @@ Exit route(const RouteFlags& o) {
     on_device = std::make_unique<DeviceLookup>(devices, "IPRoute(TABLE routes)", std::move(tables));
   }
 
+  const EndsInOrder in_order;
   AtomicFile file;
   if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
   // What is left to read is open.

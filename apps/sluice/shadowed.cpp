@@ -1,7 +1,12 @@
 #include "shadowed.h"
 
+#include <algorithm>
+#include <map>
+
 #include "control/json.h"
+#include "formats/rule_files.h"
 #include "rule_text.h"
+#include "tables/acl/region.h"
 #include "tables/acl/shadow.h"
 
 namespace sluice::app {
@@ -46,6 +51,53 @@ std::string reason(const RuleFinding& f) {
   return {};
 }
 
+// A rule of a filter with chains is several of the list. It can go where all of these can: then it has one finding,
+// about the last of them. A rule that is redundant only without a rule that now stays is not found either.
+std::vector<RuleFinding> by_written_rule(const LoadedAcl& acl, const std::vector<RuleFinding>& findings) {
+  using Kind = RuleFinding::Kind;
+  std::map<uint32_t, std::vector<const RuleFinding*>> lines;
+  std::map<uint32_t, size_t> rules;
+  for (uint32_t r = 1; r <= acl.count; ++r) ++rules[acl.source.line(r)];
+  for (const RuleFinding& f : findings) lines[acl.source.line(f.rule)].push_back(&f);
+  std::vector<const RuleFinding*> stay;
+  for (auto line = lines.begin(); line != lines.end();) {
+    if (line->second.size() == rules[line->first]) {
+      ++line;
+      continue;
+    }
+    stay.insert(stay.end(), line->second.begin(), line->second.end());
+    line = lines.erase(line);
+  }
+  const auto needs = [&](const RuleFinding& f, const RuleFinding& other) {
+    if (other.rule < f.rule || acl.actions.action(other.rule) == acl.actions.action(f.rule)) return false;
+    const auto a = region_of(acl.rules.rule(f.rule)), b = region_of(acl.rules.rule(other.rule));
+    return a && b && overlap(*a, *b);
+  };
+  for (size_t i = 0; i < stay.size(); ++i) {
+    for (auto line = lines.begin(); line != lines.end();) {
+      const bool kept = std::any_of(line->second.begin(), line->second.end(), [&](const RuleFinding* f) {
+        return f->kind == Kind::kRedundant && needs(*f, *stay[i]);
+      });
+      if (!kept) {
+        ++line;
+        continue;
+      }
+      stay.insert(stay.end(), line->second.begin(), line->second.end());
+      line = lines.erase(line);
+    }
+  }
+  std::vector<RuleFinding> out;
+  for (const auto& [number, all] : lines) {
+    const RuleFinding* worst = all.front();
+    for (const RuleFinding* f : all) {
+      if (f->kind >= worst->kind) worst = f;
+    }
+    out.push_back(*worst);
+  }
+  std::sort(out.begin(), out.end(), [](const RuleFinding& a, const RuleFinding& b) { return a.rule < b.rule; });
+  return out;
+}
+
 }  // namespace
 
 std::string report_shadowed(const LoadedAcl& acl, const std::string& unmatched, Json& json) {
@@ -53,12 +105,14 @@ std::string report_shadowed(const LoadedAcl& acl, const std::string& unmatched, 
   if (!unmatched.empty()) options.unmatched = unmatched == "deny" ? AclVerb::kDeny : AclVerb::kPermit;
   Progress progress("comparing rules", acl.count);
   const Stopwatch watch;
-  const auto findings = find_shadowed(acl.rules, acl.actions, options, [&](size_t done) {
+  auto findings = find_shadowed(acl.rules, acl.actions, options, [&](size_t done) {
     progress.update(done);
     return !interrupted().load(std::memory_order_relaxed);
   });
   progress.clear();
   stop_if_interrupted();
+  if (acl.format == to_string(RuleFormat::kIptables) || acl.format == to_string(RuleFormat::kNft))
+    findings = by_written_rule(acl, findings);
   Json report{{"seconds", watch.seconds()}, {"findings", Json::array()}};
   uint64_t counts[4] = {};
   std::string text;

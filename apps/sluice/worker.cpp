@@ -143,6 +143,7 @@ bool serve(Request request) {
     return true;
   }
   (void)held.close();
+  const EndsInOrder in_order;
   request = Request();  // a pipe that it reads or writes ends with it
   pollfd watched[] = {{alive.get(), POLLIN, 0}, {STDIN_FILENO, 0, 0}};
   while (::poll(watched, 2, -1) < 0 && errno == EINTR && !interrupted().load()) {

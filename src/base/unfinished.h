@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// A file or socket that is not to be left behind: listed from here until it is destroyed. The list has a place for
-// everything that the program may have open at once; what finds no place is removed by its owner alone.
+// A file or socket that is not to be left behind, or with a '/' at its end a folder and all in it: listed from here
+// until it is destroyed. The list has a place for everything that the program may have open at once; what finds no
+// place is removed by its owner alone.
 class Unfinished {
  public:
   Unfinished() = default;
@@ -25,7 +26,7 @@ class Unfinished {
   std::atomic<char*>* place_ = nullptr;
 };
 
-// Removes every file that is listed. For a program that cannot unwind: a signal handler may call it. Afterwards the
+// Removes what is listed. For a program that cannot unwind: a signal handler may call it. Afterwards the
 // list is empty.
 void remove_unfinished();
 

@@ -45,6 +45,19 @@ TEST_F(UnfinishedTest, WhatIsListedGoesAndNothingElse) {
   EXPECT_TRUE(std::filesystem::exists(listed));
 }
 
+TEST_F(UnfinishedTest, AFolderGoesWithAllThatIsInIt) {
+  std::filesystem::create_directories(folder_ / "work" / "deep" / "deeper");
+  for (int i = 0; i < 300; ++i) make("work/" + std::to_string(i));
+  make("work/deep/file");
+  make("beside");
+  std::filesystem::create_symlink(folder_ / "beside", folder_ / "work" / "link");
+  std::filesystem::create_directory_symlink(folder_, folder_ / "work" / "up");
+  const Unfinished work((folder_ / "work/").string());
+  remove_unfinished();
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "work"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "beside"));
+}
+
 TEST_F(UnfinishedTest, MoreThanTheListHolds) {
   std::vector<Unfinished> many;
   for (int i = 0; i < 5000; ++i) many.emplace_back((folder_ / std::to_string(i)).string());

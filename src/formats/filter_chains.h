@@ -1,13 +1,14 @@
 // Chains of filter rules (netfilter's model: jumps, returns, a policy) to one ordered list that decides every packet as
 // the chains do. Host only.
 //
-// A chain that is jumped to is written out where the jump stands, its rules narrowed to the packets that get there; a
-// return takes its packets out of the rest of the chain. Both are exact: sets of packets are products of intervals and
-// lists of them (tables/acl/region.h), and what would need too many is an error.
+// A chain that is jumped to is written out where the jump stands, its rules narrowed to the packets that get there.
+// What a negation leaves out, and what a return sends back, goes on as a group of its own, whose rules stand before
+// those of the other packets: a list in which the first match wins needs no complement for either (docs/design/acl.md).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,8 +28,8 @@ struct FilterRule {
     kGoto,  // a jump that returns to where this chain was called from
   };
   std::vector<AclRegion> match;  // a union; empty: no packet
-  // Of kReturn and kGoto: all other packets of the families; none when they would need too many regions.
-  std::optional<std::vector<AclRegion>> rest;
+  // Packets that the rule does not match, be they in `match` or not: a union for each negated condition.
+  std::vector<std::shared_ptr<const std::vector<AclRegion>>> except;
   Target target = Target::kContinue;
   size_t chain = 0;  // of kJump and kGoto: index into the chains
   // Effects on packets that match, before the target. They stay with the packet until it is decided.
@@ -57,7 +58,7 @@ struct FlattenProblem {
 };
 
 // Appends the rules of `base` and all that it reaches to `set`, then one for its policy. Every chain index must be in
-// range. Problems: chains that call each other in a circle or deeper than 64, more than 2^20 rules or 65,536 regions at
+// range. Problems: chains that call each other in a circle or deeper than 64, more than 2^20 rules or 65,536 groups at
 // a time, more than 2^23 steps.
 std::optional<FlattenProblem> flatten_chains(const std::vector<FilterChain>& chains, size_t base,
                                              const FilterPolicy& policy, uint32_t file, RuleSet& set);

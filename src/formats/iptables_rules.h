@@ -6,9 +6,12 @@
 // (as mark(N) of what accepts it), chains by -j and -g. Everything else is an error that names it: interfaces,
 // connection states, limits, sets.
 //
-// The chain is the one that is asked for, else the only built-in one with rules, else FORWARD; several with rules are
-// an error. Its policy is the last rule. One file may hold an IPv4 and an IPv6 table, one behind the other; which is
-// which is said by the comment of the program, or by the addresses.
+// The chain is the one that is asked for, else FORWARD where it has rules or the policy DROP, else INPUT or OUTPUT
+// where one has rules, else FORWARD; the log names other ones with rules. Its policy is the last rule. One file may
+// hold an IPv4 and an IPv6 table, one behind the other; which is which is said by the comment of the program, or by the
+// addresses. The comment also says whether nf_tables or the older x_tables walks the headers of IPv6.
+//
+// A packet that ends inside a header is dropped before the first rule that leads to one which needs this header.
 #pragma once
 
 #include <string>

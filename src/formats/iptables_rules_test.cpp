@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "formats/filter_model.h"
 #include "formats/native_rules.h"
 
@@ -103,7 +104,7 @@ std::string print(const Model& m) {
 }
 
 TEST(IptablesRules, DecideAsTheChainsDo) {
-  compare_with_model(200, print, [](const std::string& text) { return parse_iptables_rules(text, "t"); });
+  compare_with_model(300, true, print, [](const std::string& text) { return parse_iptables_rules(text, "t"); });
 }
 
 Result<RuleSet> read(const std::string& rules, const std::string& chains = {}, std::string_view chain = {}) {
@@ -126,9 +127,11 @@ std::string findings(const std::string& rules, const std::string& chains = {}, s
 
 TEST(IptablesRules, ReadAsNativeOnes) {
   EXPECT_EQ(native("-A FORWARD -s 10.0.0.0/255.255.0.0 -p tcp -m tcp --dport 22 --syn -j ACCEPT\n"),
+            "deny tcp from 0.0.0.0/0 to 0.0.0.0/0 bits 0x20/0x20\n"
             "permit tcp from 10.0.0.0/16 to 0.0.0.0/0 port 22 flags 0x0200/0x1700\ndeny from 0.0.0.0/0 to 0.0.0.0/0\n");
   EXPECT_EQ(native("-A FORWARD -p icmp -m icmp --icmp-type 8/0 -j ACCEPT\n"),
-            "permit icmp from 0.0.0.0/0 to 0.0.0.0/0 bits 0x00/0x04 icmp-type 8 icmp-code 0\n"
+            "deny icmp from 0.0.0.0/0 to 0.0.0.0/0 bits 0x20/0x20\n"
+            "permit icmp from 0.0.0.0/0 to 0.0.0.0/0 icmp-type 8 icmp-code 0\n"
             "deny from 0.0.0.0/0 to 0.0.0.0/0\n");
   EXPECT_EQ(native("-A FORWARD -m iprange --src-range 10.0.0.1-10.0.0.4 -j DROP\n"),
             "deny from 10.0.0.1 to 0.0.0.0/0\ndeny from 10.0.0.2/31 to 0.0.0.0/0\ndeny from 10.0.0.4 to 0.0.0.0/0\n"
@@ -144,16 +147,78 @@ TEST(IptablesRules, ReadAsNativeOnes) {
 }
 
 TEST(IptablesRules, ChooseTheChain) {
-  EXPECT_EQ(native("-A INPUT -s 1.2.3.4 -j DROP\n"),
-            "deny from 1.2.3.4 to 0.0.0.0/0\npermit from 0.0.0.0/0 to 0.0.0.0/0\n");
+  const std::string input = "-A INPUT -s 1.2.3.4 -j DROP\n";
+  EXPECT_EQ(native(input), "deny from 0.0.0.0/0 to 0.0.0.0/0\n") << "what is forwarded meets the policy of FORWARD";
+  const auto host = parse_iptables_rules("*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n" + input + "COMMIT\n", "fw");
+  ASSERT_TRUE(host.ok());
+  EXPECT_EQ(to_native(*host), "deny from 1.2.3.4 to 0.0.0.0/0\npermit from 0.0.0.0/0 to 0.0.0.0/0\n");
   EXPECT_EQ(native(""), "deny from 0.0.0.0/0 to 0.0.0.0/0\n") << "the policy of FORWARD";
-  const std::string two = "-A INPUT -s 1.2.3.4 -j DROP\n-A FORWARD -i eth0 -j DROP\n";
-  EXPECT_THAT(findings(two), HasSubstr("INPUT and FORWARD have rules"));
+  const std::string two = input + "-A FORWARD -i eth0 -j DROP\n";
   EXPECT_EQ(native(two, {}, "INPUT"), "deny from 1.2.3.4 to 0.0.0.0/0\npermit from 0.0.0.0/0 to 0.0.0.0/0\n")
       << "what is not asked for is not read";
+  EXPECT_THAT(findings(two), HasSubstr("'-i' matches an interface")) << "FORWARD is preferred";
   EXPECT_THAT(findings(two, {}, "FORWARD"), HasSubstr("'-i' matches an interface"));
   EXPECT_THAT(findings(two, {}, "NOWHERE"), HasSubstr("there is no chain 'NOWHERE'"));
   EXPECT_THAT(findings("", ":mine - [0:0]\n", "mine"), HasSubstr("chain 'mine' has no policy"));
+}
+
+TEST(IptablesRules, SayWhichChainIsRead) {
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  native("-A INPUT -s 1.2.3.4 -j DROP\n-A OUTPUT -j DROP\n-A FORWARD -j DROP\n");
+  native("-A FORWARD -j DROP\n");
+  set_log_sink({});
+  EXPECT_EQ(lines, std::vector<std::string>{
+                       "fw: read: FORWARD; not read: INPUT, OUTPUT; the format iptables:CHAIN chooses one"});
+}
+
+TEST(IptablesRules, NamesOfProtocolsAndIcmpTypes) {
+  EXPECT_EQ(native("-A FORWARD -p ipip -j ACCEPT\n-A FORWARD -p eigrp -j ACCEPT\n-A FORWARD -p all -j DROP\n"),
+            "permit 94 from 0.0.0.0/0 to 0.0.0.0/0\npermit 88 from 0.0.0.0/0 to 0.0.0.0/0\n"
+            "deny from 0.0.0.0/0 to 0.0.0.0/0\ndeny from 0.0.0.0/0 to 0.0.0.0/0\n");
+  const auto numbers = native("-A FORWARD -p 1 -m icmp --icmp-type 3/4 -j ACCEPT\n");
+  EXPECT_EQ(native("-A FORWARD -p icmp -m icmp --icmp-type fragmentation-needed -j ACCEPT\n"), numbers);
+  EXPECT_EQ(native("-A FORWARD -p icmp -m icmp --icmp-type destination-unreachable/4 -j ACCEPT\n"), numbers);
+  EXPECT_EQ(native("-A FORWARD -p icmp -m icmp --icmp-type ping -j ACCEPT\n"),
+            native("-A FORWARD -p icmp -m icmp --icmp-type 8 -j ACCEPT\n"));
+  EXPECT_THAT(findings("-A FORWARD -p icmp -m icmp --icmp-type nothing -j ACCEPT\n"), HasSubstr("not an ICMP type"));
+}
+
+// Netfilter drops a packet that ends inside a header when a rule looks at that header.
+TEST(IptablesRules, DropWhatEndsInAHeaderThatARuleNeeds) {
+  const std::string cut = "deny tcp from 0.0.0.0/0 to 0.0.0.0/0 bits 0x20/0x20\n";
+  EXPECT_EQ(native("-A FORWARD -s 1.2.3.4 -j DROP\n-A FORWARD -j web\n-A FORWARD -p tcp -m tcp --dport 80 -j DROP\n"
+                   "-A web -p tcp -m tcp --dport 22 -j DROP\n",
+                   ":web - [0:0]\n"),
+            "deny from 1.2.3.4 to 0.0.0.0/0\n" + cut +
+                "deny tcp from 0.0.0.0/0 to 0.0.0.0/0 port 22\ndeny tcp from 0.0.0.0/0 to 0.0.0.0/0 port 80\n"
+                "deny from 0.0.0.0/0 to 0.0.0.0/0\n")
+      << "once for a protocol, before the first rule that leads to one";
+  EXPECT_EQ(native("-A FORWARD -p tcp -j ACCEPT\n"),
+            "permit tcp from 0.0.0.0/0 to 0.0.0.0/0\ndeny from 0.0.0.0/0 to 0.0.0.0/0\n");
+}
+
+// With nf_tables behind it, ip6tables does not look behind an Authentication Header.
+TEST(IptablesRules, EndAtAnAuthenticationHeaderWithNfTables) {
+  auto verdict = [](const char* program, const char* rule, bool after_ah) {
+    const auto set = parse_iptables_rules(
+        fmt::format("# Generated by {} on Sat\n*filter\n:FORWARD DROP [0:0]\n-A FORWARD {} -j ACCEPT\nCOMMIT\n",
+                    program, rule),
+        "fw");
+    FlowKey k;
+    k.family = 6;
+    k.protocol = 6;
+    k.dst_port = 22;
+    k.bits = FlowKey::kHasPorts | (after_ah ? FlowKey::kAfterAh : 0);
+    return set.ok() && verdict_of(*set, k).permit;
+  };
+  for (const char* rule : {"-p tcp", "-p tcp -m tcp --dport 22", "! -p ah", "-p tcp -m multiport --dports 22"}) {
+    EXPECT_TRUE(verdict("ip6tables-save v1.8.9", rule, true)) << rule;
+    EXPECT_FALSE(verdict("ip6tables-nft-save v1.8.9 (nf_tables)", rule, true)) << rule;
+    EXPECT_TRUE(verdict("ip6tables-nft-save v1.8.9 (nf_tables)", rule, false)) << rule;
+  }
+  EXPECT_TRUE(verdict("ip6tables-nft-save v1.8.9 (nf_tables)", "-p ah", true));
+  EXPECT_FALSE(verdict("ip6tables-nft-save v1.8.9 (nf_tables)", "-p ah", false));
 }
 
 TEST(IptablesRules, BothFamiliesInOneFile) {

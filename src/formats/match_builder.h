@@ -3,68 +3,45 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
+#include "formats/filter_chains.h"
 #include "net/types.h"
 #include "tables/acl/region.h"
 
 namespace sluice {
 
-// Starts with all packets of the families and is narrowed by each condition.
+// Starts with all packets of the families and is narrowed by each condition. What a negated condition leaves out is
+// kept as it was written, because the complement of one IPv6 address alone is 128 prefixes.
 class MatchBuilder {
  public:
   static constexpr size_t kLimit = 65536;  // regions of one rule
 
-  explicit MatchBuilder(uint8_t families = 3) : all_(1) {
-    all_[0].only_families(families);
-    match_ = all_;
-  }
+  explicit MatchBuilder(uint8_t families = 3) : match_(1) { match_[0].only_families(families); }
 
   // Keeps the packets of the regions `within` that are in one of `values` (negated: in none). False when the rule would
   // need more than kLimit regions, or the file more than kMaxRegionWork.
-  bool keep(std::vector<AclRegion> within, std::vector<AclRegion> values, bool negated, uint64_t* work) {
-    const Condition c{std::move(within), std::move(values), negated};
-    if (!narrow(match_, c, work)) return false;
-    conditions_.push_back(std::make_shared<const Condition>(c));
+  bool keep(const std::vector<AclRegion>& within, std::vector<AclRegion> values, bool negated, uint64_t* work) {
+    if (!keep_only(match_, within, kLimit, work)) return false;
+    if (!negated) return keep_only(match_, values, kLimit, work);
+    if (!values.empty()) except_.push_back(std::make_shared<const std::vector<AclRegion>>(std::move(values)));
     return true;
   }
 
+  // The packets that the conditions that are not negated leave.
   const std::vector<AclRegion>& match() const { return match_; }
-  // The packets of the families that are not in match(); none when they would need more than the limits. Only returns
-  // ask for them: of many conditions they are far more than what matches.
-  std::optional<std::vector<AclRegion>> rest(uint64_t* work) const {
-    std::vector<AclRegion> all = all_, rest;
-    for (const auto& c : conditions_) {
-      // A negated condition leaves few regions, its complement many.
-      std::vector<AclRegion> outside = all;
-      if (!take_away(outside, c->within, kLimit, work) || !keep_only(all, c->within, kLimit, work)) return std::nullopt;
-      std::vector<AclRegion> other = all;
-      if (!(c->negated ? keep_only(other, c->values, kLimit, work) : take_away(other, c->values, kLimit, work)) ||
-          !(c->negated ? take_away(all, c->values, kLimit, work) : keep_only(all, c->values, kLimit, work)) ||
-          rest.size() + outside.size() + other.size() > kLimit)
-        return std::nullopt;
-      rest.insert(rest.end(), outside.begin(), outside.end());
-      rest.insert(rest.end(), other.begin(), other.end());
-    }
-    return rest;
+  void put_into(FilterRule& rule) const {
+    rule.match = match_;
+    rule.except = except_;
   }
 
  private:
-  struct Condition {
-    std::vector<AclRegion> within, values;
-    bool negated;
-  };
-  static bool narrow(std::vector<AclRegion>& list, const Condition& c, uint64_t* work) {
-    return keep_only(list, c.within, kLimit, work) &&
-           (c.negated ? take_away(list, c.values, kLimit, work) : keep_only(list, c.values, kLimit, work));
-  }
-  std::vector<AclRegion> all_, match_;
-  std::vector<std::shared_ptr<const Condition>> conditions_;  // which copies share
+  std::vector<AclRegion> match_;
+  std::vector<std::shared_ptr<const std::vector<AclRegion>>> except_;
 };
 
-// Packets of one IP protocol, and of a region those that have ports, or that have what stands behind the IP header.
+// Packets of one IP protocol, and of a region those that have a field behind the IP header.
 inline AclRegion protocol_region(uint8_t protocol) {
   AclRegion r;
   r.only_protocol(protocol);
@@ -74,9 +51,29 @@ inline AclRegion with_ports(AclRegion r) {
   r.only_bits(FlowKey::kHasPorts, FlowKey::kHasPorts);
   return r;
 }
-inline AclRegion not_later_fragment(AclRegion r) {
-  r.only_bits(0, FlowKey::kLaterFragment);
+inline AclRegion with_flags(AclRegion r) {  // or with an ICMP code
+  r.only_bits(0, FlowKey::kLaterFragment | FlowKey::kNoFlags);
   return r;
+}
+inline AclRegion with_icmp_type(AclRegion r) {
+  r.only_bits(0, FlowKey::kLaterFragment | FlowKey::kNoIcmpType);
+  return r;
+}
+// Without what stands behind an Authentication Header of IPv6, where nf_tables ends its walk.
+inline AclRegion before_ah(AclRegion r, uint8_t families = AclRegion::kIpv6) {
+  if ((families & AclRegion::kIpv6) != 0) r.only_bits(0, FlowKey::kAfterAh);
+  return r;
+}
+// What nf_tables takes for packets of these protocols; 51 in IPv6 is what stands behind an Authentication Header.
+inline std::vector<AclRegion> nf_tables_protocols(const AclRegion& protocols, uint8_t families) {
+  std::vector<AclRegion> all{before_ah(protocols, families)};
+  if ((families & AclRegion::kIpv6) != 0 && (protocols.protocols[0] >> 51 & 1) != 0) {
+    AclRegion behind;
+    behind.only_families(AclRegion::kIpv6);
+    behind.only_bits(FlowKey::kAfterAh, FlowKey::kAfterAh);
+    all.push_back(behind);
+  }
+  return all;
 }
 
 }  // namespace sluice

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 
+#include "base/log.h"
 #include "formats/filter_chains.h"
 #include "formats/json_text.h"
 #include "formats/match_builder.h"
@@ -21,6 +24,7 @@ using Target = FilterRule::Target;
 
 constexpr size_t kMaxMembers = 65536;
 constexpr unsigned kMaxParts = 16;  // of a concatenation
+constexpr size_t kMaxPath = 32;     // base chains that a packet meets
 
 // What the left side of a match looks at.
 enum class Field : uint8_t {
@@ -38,19 +42,35 @@ enum class Field : uint8_t {
 };
 struct Selector {
   Field field = Field::kSrc;
-  AclRegion within;     // packets that have the field
-  uint8_t family = 0;   // of addresses; of ICMP names
-  unsigned bits = 16;   // of numbers
-  uint32_t mask = ~0u;  // of TCP flags and fragment offsets
+  AclRegion within;           // packets that have the field
+  uint8_t family = 0;         // of addresses; of ICMP names
+  unsigned bits = 16;         // of numbers
+  uint32_t mask = ~0u;        // of TCP flags and fragment offsets
+  bool any_protocol = false;  // th: the bytes where ports would be
 };
 
+// In the order in which a packet meets them.
+enum class Hook : uint8_t { kNone, kIngress, kPrerouting, kInput, kForward, kOutput, kPostrouting, kEgress };
+
 struct Chain {
-  std::string table, name;
-  uint8_t families = 3;
-  bool base = false, filter = false, forward = false;
+  std::string family, table, name;
+  uint8_t families = 0;  // none: of arp, bridge or netdev
+  Hook hook = Hook::kNone;
+  bool base = false, filter = false;
+  int priority = 0;
   AclVerb policy = AclVerb::kPermit;
   JsonValue declared;
   std::vector<JsonValue> rules;
+
+  // Whether it does anything else than to accept every packet.
+  bool decides() const { return !rules.empty() || policy == AclVerb::kDeny; }
+  std::string title() const { return table + "/" + name; }
+};
+
+// The base chains that packets of some families meet, one behind the other.
+struct Path {
+  uint8_t families = 0;
+  std::vector<size_t> chains;
 };
 
 class Reader {
@@ -66,7 +86,7 @@ class Reader {
     index_lines();
     collect();
     if (!found_.ok()) return found_.to_error();
-    for (size_t base : choose()) read_from(base);
+    for (const Path& path : choose()) read_path(path);
     if (!found_.ok()) return found_.to_error();
     return std::move(set_);
   }
@@ -105,6 +125,17 @@ class Reader {
     return std::nullopt;
   }
 
+  static Hook hook_of(std::string_view word) {
+    constexpr std::pair<std::string_view, Hook> kHooks[] = {
+        {"ingress", Hook::kIngress}, {"prerouting", Hook::kPrerouting}, {"input", Hook::kInput},
+        {"forward", Hook::kForward}, {"output", Hook::kOutput},         {"postrouting", Hook::kPostrouting},
+        {"egress", Hook::kEgress}};
+    for (const auto& [name, hook] : kHooks) {
+      if (word == name) return hook;
+    }
+    return Hook::kNone;
+  }
+
   void collect() {
     const JsonValue list = json_->root()["nftables"];
     if (!list.is(Kind::kArray)) {
@@ -116,15 +147,16 @@ class Reader {
       const std::string_view family = object["family"].text(), table = object["table"].text(),
                              name = object["name"].text();
       if (object.key() == "chain") {
-        const auto families = families_of(family);
-        if (!families) continue;  // arp, bridge, netdev: not where packets are routed
         Chain c;
+        c.family = std::string(family);
         c.table = std::string(table);
         c.name = std::string(name);
-        c.families = *families;
+        c.families = families_of(family).value_or(0);
         c.base = static_cast<bool>(object["hook"]);
+        c.hook = hook_of(object["hook"].text());
         c.filter = object["type"].text() == "filter";
-        c.forward = object["hook"].text() == "forward";
+        const std::string_view priority = object["prio"].text();
+        std::from_chars(priority.data(), priority.data() + priority.size(), c.priority);
         if (object["policy"].text() == "drop") c.policy = AclVerb::kDeny;
         c.declared = object;
         if (!index_.emplace(name_of(family, table, name), chains_.size()).second) {
@@ -141,7 +173,6 @@ class Reader {
       }
     }
     for (JsonValue rule : rules_) {
-      if (!families_of(rule["family"].text())) continue;
       const auto at = index_.find(name_of(rule["family"].text(), rule["table"].text(), rule["chain"].text()));
       if (at == index_.end()) {
         fail(rule, fmt::format("there is no chain '{}'", rule["chain"].text()), "a chain that is listed before it");
@@ -152,66 +183,238 @@ class Reader {
     }
   }
 
-  // The base chains to read, one behind the other: see the header. Empty: reported.
-  std::vector<size_t> choose() {
-    std::vector<size_t> found, used, all;
+  // ---- which chains ------------------------------------------------------------------------------------------------
+  std::vector<Path> refuse(JsonValue at, std::string message, std::string suggestion = {}) {
+    fail(at, std::move(message), "one base chain", std::move(suggestion));
+    return {};
+  }
+  std::string titles(const std::vector<size_t>& which) const {
+    std::vector<std::string> names;
+    for (size_t c : which) names.push_back(chains_[c].title());
+    if (names.size() > 8) names.resize(8);
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+
+  // The chains to read: see the header. Empty: reported.
+  std::vector<Path> choose() { return asked_.empty() ? choose_path() : choose_asked(); }
+
+  std::vector<Path> choose_asked() {
+    std::vector<size_t> found, left_out;
     for (size_t c = 0; c < chains_.size(); ++c) {
       const Chain& chain = chains_[c];
-      const bool named = !asked_.empty() && (chain.name == asked_ || chain.table + "/" + chain.name == asked_);
-      if (named) found.push_back(c);
-      if (!chain.base) continue;
-      all.push_back(c);
-      if (!chain.rules.empty()) used.push_back(c);
-    }
-    if (asked_.empty()) {
-      found = used;
-      if (used.empty()) {
-        for (size_t c : all) {
-          if (chains_[c].forward && chains_[c].filter) found.push_back(c);
-        }
-        if (found.empty()) found = all;
+      const bool named = chain.families != 0 && (chain.name == asked_ || chain.title() == asked_);
+      if (named) {
+        found.push_back(c);
+      } else if (chain.base && chain.families != 0 && chain.decides()) {
+        left_out.push_back(c);
       }
     }
-    const JsonValue list = json_->root()["nftables"];
-    auto refuse = [&](JsonValue at, std::string message, std::string suggestion) {
-      fail(at, std::move(message), "one base chain", std::move(suggestion));
-      return std::vector<size_t>();
-    };
-    if (found.empty()) {
-      return refuse(list, asked_.empty() ? "there is no base chain" : fmt::format("there is no chain '{}'", asked_),
-                    "");
-    }
+    if (found.empty()) return refuse(json_->root()["nftables"], fmt::format("there is no chain '{}'", asked_));
+    std::vector<Path> paths;
     uint8_t families = 0;
     for (size_t c : found) {
       const Chain& chain = chains_[c];
       if ((families & chain.families) != 0 || chain.name != chains_[found[0]].name) {
-        std::vector<std::string> names;
-        for (size_t i : found) names.push_back(chains_[i].table + "/" + chains_[i].name);
-        if (names.size() > 8) names.resize(8);
-        return refuse(chain.declared, fmt::format("several base chains decide packets: {}", fmt::join(names, ", ")),
-                      fmt::format("choose one with the format nft:{}", names[0]));
+        return refuse(chain.declared, fmt::format("several base chains decide packets: {}", titles(found)),
+                      fmt::format("choose one with the format nft:{}", chains_[found[0]].title()));
       }
       families |= chain.families;
-      if (!chain.base)
-        return refuse(chain.declared, fmt::format("chain '{}' has no hook and no policy", chain.name), "");
-      if (!chain.filter)
-        return refuse(chain.declared, fmt::format("chain '{}' is not of the type filter", chain.name), "");
+      if (!chain.base) return refuse(chain.declared, fmt::format("chain '{}' has no hook and no policy", chain.name));
+      if (!chain.filter) return refuse(chain.declared, fmt::format("chain '{}' is not of the type filter", chain.name));
+      paths.push_back({chain.families, {c}});
     }
-    return found;
+    if (!left_out.empty())
+      SLUICE_LOG(kWarning, "{}: only {} is read; not read: {}", name(), titles(found), titles(left_out));
+    return paths;
+  }
+
+  // What a packet meets that is forwarded; where no chain says anything of such packets, what one meets that comes in
+  // or goes out.
+  std::vector<Path> choose_path() {
+    auto some = [&](Hook hook, bool (*says)(const Chain&)) {
+      return std::any_of(chains_.begin(), chains_.end(), [&](const Chain& c) {
+        return c.families != 0 && c.base && c.filter && (hook == Hook::kNone || c.hook == hook) && says(c);
+      });
+    };
+    constexpr auto kDecides = [](const Chain& c) { return c.decides(); };
+    constexpr auto kHasRules = [](const Chain& c) { return !c.rules.empty(); };
+    constexpr auto kAny = [](const Chain&) { return true; };
+    Hook through = Hook::kForward;
+    if (!some(Hook::kForward, kDecides)) {
+      if (some(Hook::kInput, kHasRules)) {
+        through = Hook::kInput;
+      } else if (some(Hook::kOutput, kHasRules)) {
+        through = Hook::kOutput;
+      } else if (!some(Hook::kForward, kAny) && !some(Hook::kPrerouting, kDecides) &&
+                 !some(Hook::kPostrouting, kDecides)) {
+        through = some(Hook::kInput, kAny) ? Hook::kInput : some(Hook::kOutput, kAny) ? Hook::kOutput : Hook::kForward;
+      }
+    }
+    auto met = [&](const Chain& c) {
+      return c.base && (c.hook == through || c.hook == Hook::kIngress || c.hook == Hook::kEgress ||
+                        (c.hook == Hook::kPrerouting && through != Hook::kOutput) ||
+                        (c.hook == Hook::kPostrouting && through != Hook::kInput));
+    };
+    std::vector<size_t> read, left_out, translating;
+    for (size_t c = 0; c < chains_.size(); ++c) {
+      const Chain& chain = chains_[c];
+      if (chain.family == "arp" || !chain.base) continue;
+      const bool ip = chain.families != 0, rest = chain.family == "bridge" || !met(chain);
+      if (!rest && chain.hook != Hook::kIngress && chain.hook != Hook::kEgress && ip && chain.filter) {
+        read.push_back(c);
+      } else if (rest && chain.decides()) {
+        left_out.push_back(c);
+      } else if (!rest && may_drop(c)) {
+        // An interface's, or one that sees the first packet of a connection.
+        return refuse(
+            chain.declared,
+            fmt::format("base chain '{}' may drop packets too, and only chains of the type filter that see the "
+                        "packets of all interfaces are read",
+                        chain.title()),
+            "choose the chain to read with the format nft:TABLE/CHAIN");
+      } else if (chain.decides()) {
+        translating.push_back(c);
+      }
+    }
+    if (read.empty()) return refuse(json_->root()["nftables"], "there is no base chain of the type filter");
+    std::stable_sort(read.begin(), read.end(), [&](size_t a, size_t b) {
+      return std::pair(chains_[a].hook, chains_[a].priority) < std::pair(chains_[b].hook, chains_[b].priority);
+    });
+    std::vector<Path> paths;
+    for (uint8_t family : {AclRegion::kIpv4, AclRegion::kIpv6}) {
+      Path path{family, {}};
+      std::optional<size_t> empty;
+      for (size_t c : read) {
+        if ((chains_[c].families & family) == 0) continue;
+        if (chains_[c].decides()) {
+          path.chains.push_back(c);
+        } else if (!empty || chains_[c].hook == through) {
+          empty = c;
+        }
+      }
+      if (path.chains.size() > kMaxPath) {
+        return refuse(chains_[path.chains[0]].declared,
+                      fmt::format("more than {} base chains decide packets", kMaxPath),
+                      "choose one with the format nft:TABLE/CHAIN");
+      }
+      if (path.chains.empty() && empty) path.chains.push_back(*empty);
+      if (!path.chains.empty()) paths.push_back(path);
+    }
+    if (paths.size() == 2 && paths[0].chains == paths[1].chains) {
+      paths.pop_back();
+      paths[0].families = AclRegion::kIpv4 | AclRegion::kIpv6;
+    }
+    read.clear();
+    for (const Path& path : paths) {
+      for (size_t c : path.chains) {
+        if (std::find(read.begin(), read.end(), c) == read.end()) read.push_back(c);
+      }
+    }
+    if (!left_out.empty()) {
+      SLUICE_LOG(kWarning, "{}: read: {}; not read: {}; the format nft:TABLE/CHAIN chooses one", name(), titles(read),
+                 titles(left_out));
+    }
+    if (!translating.empty())
+      SLUICE_LOG(kWarning, "{}: not read, as they drop nothing: {}; rules match the addresses that packets arrive with",
+                 name(), titles(translating));
+    return paths;
+  }
+  const std::string& name() const { return set_.files[0]; }
+
+  // Whether a packet may end in the chain or in one that it reaches.
+  bool may_drop(size_t base) {
+    std::set<size_t> seen{base};
+    std::set<std::string_view> maps;
+    std::vector<size_t> todo{base};
+    while (!todo.empty()) {
+      const Chain& chain = chains_[todo.back()];
+      todo.pop_back();
+      if (chain.policy == AclVerb::kDeny) return true;
+      for (JsonValue rule : chain.rules) {
+        std::vector<JsonValue> values{rule["expr"]};
+        while (!values.empty()) {
+          const JsonValue v = values.back();
+          values.pop_back();
+          const std::string_view key = v.key(), word = v.text();
+          if (key == "drop" || key == "reject" || key == "queue" || key == "synproxy") return true;
+          if (key == "jump" || key == "goto") {
+            const auto to = index_.find(name_of(chain.family, chain.table, v["target"].text()));
+            if (to != index_.end() && seen.insert(to->second).second) todo.push_back(to->second);
+          }
+          if (v.is(Kind::kString) && word.starts_with('@') && maps.insert(word).second) {
+            const auto set = sets_.find(name_of(chain.family, chain.table, word.substr(1)));
+            if (set != sets_.end()) values.push_back(set->second["elem"]);
+          }
+          for (JsonValue inner = v.first(); inner; inner = inner.next()) values.push_back(inner);
+        }
+      }
+    }
+    return false;
   }
 
   // ---- chains ------------------------------------------------------------------------------------------------------
-  void read_from(size_t base) {
-    // The chains of one table are numbered anew: `local` of a chain is its place in `out`.
+  FilterRule whole_path(const Path& path, size_t at, Target target) const {
+    FilterRule rule;
+    rule.match.emplace_back().only_families(path.families);
+    rule.target = target;
+    const JsonValue declared = chains_[path.chains[at]].declared;
+    rule.line = line_of(declared);
+    rule.at = declared.at();
+    rule.length = std::min<size_t>(declared.length(), 200);
+    return rule;
+  }
+
+  void read_path(const Path& path) {
+    // Chains are numbered anew. bodies[k] is base chain k of the path, enter[k] the path from there on: what base chain
+    // k accepts goes on in enter[k + 1]. A chain that two base chains reach is there twice.
     std::vector<FilterChain> out;
-    std::map<size_t, size_t> local;
-    std::vector<size_t> todo{base};
-    local[base] = 0;
-    out.push_back({chains_[base].name, {}});
+    std::vector<size_t> enter, bodies;
+    const size_t count = path.chains.size();
+    for (size_t c : path.chains) {
+      if (count > 1) {
+        enter.push_back(out.size());
+        out.push_back({chains_[c].name, {}});
+      }
+      bodies.push_back(out.size());
+      out.push_back({chains_[c].name, {}});
+    }
+    for (size_t k = 0; k < count && !enough(); ++k)
+      read_chains(path, k, bodies[k], k + 1 < count ? std::optional(enter[k + 1]) : std::nullopt, out);
+    if (!found_.ok()) return;
+    FilterPolicy policy;
+    policy.families = path.families;
+    auto drops = [&](size_t k) { return chains_[path.chains[k]].policy == AclVerb::kDeny; };
+    size_t end = 0;  // whose policy decides what nothing else does
+    while (end + 1 < count && !drops(end)) ++end;
+    policy.verb = chains_[path.chains[end]].policy;
+    policy.line = line_of(chains_[path.chains[end]].declared);
+    for (size_t k = 0; k < enter.size(); ++k) {
+      std::vector<FilterRule>& rules = out[enter[k]].rules;
+      for (size_t i = k;; ++i) {
+        if (!out[bodies[i]].rules.empty()) {
+          rules.push_back(whole_path(path, i, Target::kJump));
+          rules.back().chain = bodies[i];
+        }
+        if (!drops(i) && i + 1 < count) continue;
+        if (k > 0) rules.push_back(whole_path(path, i, drops(i) ? Target::kDrop : Target::kAccept));
+        break;
+      }
+    }
+    if (const auto problem = flatten_chains(out, 0, policy, 0, set_)) {
+      Diagnostic& d = found_.error_at(problem->at, problem->length, problem->message);
+      d.expected = problem->expected;
+    }
+  }
+
+  // Base chain k of the path as chain `to` of `out`, and all that it reaches behind what is there.
+  void read_chains(const Path& path, size_t k, size_t to, std::optional<size_t> accepted,
+                   std::vector<FilterChain>& out) {
+    family_ = path.families;
+    std::map<size_t, size_t> local{{path.chains[k], to}};
+    std::vector<size_t> todo{path.chains[k]};
     while (!todo.empty() && !enough()) {
       const size_t c = todo.back();
       todo.pop_back();
-      family_ = chains_[base].families;
       for (JsonValue rule : chains_[c].rules) {
         if (enough()) return;
         std::vector<FilterRule> made;
@@ -224,19 +427,13 @@ class Reader {
               todo.push_back(r.chain);
             }
             r.chain = at->second;
+          } else if (r.target == Target::kAccept && accepted) {
+            r.target = Target::kJump;  // nothing comes back from there
+            r.chain = *accepted;
           }
           out[local[c]].rules.push_back(std::move(r));
         }
       }
-    }
-    if (!found_.ok()) return;
-    FilterPolicy policy;
-    policy.verb = chains_[base].policy;
-    policy.families = chains_[base].families;
-    policy.line = line_of(chains_[base].declared);
-    if (const auto problem = flatten_chains(out, 0, policy, 0, set_)) {
-      Diagnostic& d = found_.error_at(problem->at, problem->length, problem->message);
-      d.expected = problem->expected;
     }
   }
 
@@ -250,7 +447,7 @@ class Reader {
     FilterRule pending = proto;  // effects that wait for the verdict
     auto flush = [&] {
       if (!pending.log && !pending.mark) return;
-      pending.match = match.match();
+      put_into(match, pending);
       out.push_back(pending);
       pending = proto;
     };
@@ -291,7 +488,7 @@ class Reader {
         }
         decided = true;
         pending = proto;
-        set_match(r, match);
+        put_into(match, r);
         out.push_back(std::move(r));
       }
     }
@@ -327,7 +524,7 @@ class Reader {
 
   bool verdict_map(JsonValue s, const MatchBuilder& match, const FilterRule& proto, std::vector<FilterRule>& out) {
     std::vector<Selector> parts;
-    if (!selectors(s["key"], match, parts)) return false;
+    if (!selectors(s["key"], parts)) return false;
     JsonValue data = s["data"];
     if (data.is(Kind::kString)) {
       data = named_set(data);
@@ -338,6 +535,9 @@ class Reader {
     if (!data.is(Kind::kArray))
       return not_understood(s, "a map to verdicts", "{\"key\": ..., \"data\": {\"set\": [...]}}");
     size_t count = 0;
+    JsonValue other;  // of "*", which any key matches that no member has
+    FilterRule other_rule = proto;
+    std::vector<AclRegion> back;  // keys of members after which the next statement comes: not "*"
     for (JsonValue pair = data.first(); pair && !enough(); pair = pair.next()) {
       const JsonValue key = pair.first(), value = key.next();
       if (++count > kMaxMembers) return fail(pair, fmt::format("more than {} members", kMaxMembers), "a smaller map");
@@ -345,12 +545,26 @@ class Reader {
       if (!pair.is(Kind::kArray) || !value || value.next())
         return not_understood(pair, "a pair of a key and a verdict", "[KEY, VERDICT]");
       if (!verdict(value, r)) return false;
+      if (is_catch_all(key)) {
+        other = pair;
+        other_rule = r;
+        continue;
+      }
       std::vector<AclRegion> values;
       MatchBuilder own = match;
-      if (!member(key, parts, values)) return false;
+      if (!member(key, parts, values) || !have_ports(pair, parts, values, match)) return false;
+      if (r.target == Target::kJump || r.target == Target::kContinue)
+        back.insert(back.end(), values.begin(), values.end());
       if (!own.keep(within(parts), std::move(values), false, &region_work_)) return too_many(pair);
-      set_match(r, own);
+      put_into(own, r);
       out.push_back(std::move(r));
+    }
+    if (other) {
+      MatchBuilder own = match;
+      if (!have_ports(other, parts, std::vector<AclRegion>(1), match)) return false;
+      if (!own.keep(within(parts), std::move(back), true, &region_work_)) return too_many(other);
+      put_into(own, other_rule);
+      out.push_back(std::move(other_rule));
     }
     return true;
   }
@@ -362,9 +576,22 @@ class Reader {
                     : fmt::format("the conditions of this rule make more than {} regions", MatchBuilder::kLimit),
                 "simpler conditions");
   }
-  void set_match(FilterRule& rule, const MatchBuilder& match) {
-    rule.match = match.match();
-    if (rule.target == Target::kReturn || rule.target == Target::kGoto) rule.rest = match.rest(&region_work_);
+  // Without tests of IPv4 packets for a header that they do not have.
+  static void put_into(const MatchBuilder& match, FilterRule& rule) {
+    match.put_into(rule);
+    AclRegion behind;
+    behind.only_bits(FlowKey::kAfterAh, FlowKey::kAfterAh);
+    std::vector<AclRegion> all;
+    for (AclRegion r : rule.match) {
+      if (r.families == AclRegion::kIpv4) {
+        if ((r.bits &= ~behind.bits) == 0) continue;
+        for (const uint8_t bits : AclRegion::kOccurring) {
+          if ((r.bits & AclRegion::bit_of(bits)) != 0) r.bits |= AclRegion::bit_of(bits | FlowKey::kAfterAh);
+        }
+      }
+      all.push_back(r);
+    }
+    rule.match = std::move(all);
   }
 
   // ---- conditions --------------------------------------------------------------------------------------------------
@@ -377,20 +604,18 @@ class Reader {
 
   bool condition(JsonValue s, MatchBuilder& match) {
     std::vector<Selector> parts;
-    if (!selectors(s["left"], match, parts)) return false;
+    if (!selectors(s["left"], parts)) return false;
     const std::string_view op = s["op"].text();
     const JsonValue right = s["right"];
     if (!right) return fail(s, "the match has no right side", "\"right\": VALUE");
     std::vector<AclRegion> values;
     bool negated = op == "!=";
-    if (parts.size() == 1 && parts[0].field == Field::kTcpFlags && op == "in") {
-      // Any of these flags: not none of them.
+    if (parts.size() == 1 && parts[0].field == Field::kTcpFlags && (op == "in" || op == "!")) {
+      // Any of these flags, or none of them.
       const auto any = flag_bits(right, 0);
       if (!any) return not_understood(right, "TCP flags", "fin, syn, rst, psh, ack, urg, ecn, cwr or a list of them");
-      AclRegion none;
-      none.flags = {0, static_cast<uint16_t>(*any << 8)};
-      values.push_back(none);
-      negated = true;
+      values.emplace_back().flags = {0, static_cast<uint16_t>((*any & parts[0].mask) << 8)};
+      negated = op == "in";
     } else if (op == "==" || op == "!=" || op == "in") {
       if (!member(right, parts, values)) return false;
     } else if (op == "<" || op == ">" || op == "<=" || op == ">=") {
@@ -399,30 +624,52 @@ class Reader {
                                  : fail(s, fmt::format("'{}' has no meaning for a concatenation", op), "==, != or in");
       }
     } else {
-      return not_understood(s["op"] ? s["op"] : s, "an operator", "==, !=, <, >, <=, >= or in");
+      return not_understood(s["op"] ? s["op"] : s, "an operator", "==, !=, !, <, >, <=, >= or in");
     }
+    const std::vector<AclRegion> any(1);
+    if (!have_ports(s["left"], parts, negated ? any : values, match)) return false;
     return match.keep(within(parts), std::move(values), negated, &region_work_) || too_many(s);
   }
 
+  // `th` looks at the bytes where ports would be: what it finds is known where ports are.
+  bool have_ports(JsonValue at, const std::vector<Selector>& parts, const std::vector<AclRegion>& values,
+                  const MatchBuilder& match) {
+    if (std::none_of(parts.begin(), parts.end(), [](const Selector& s) { return s.any_protocol; })) return true;
+    const AclRegion ports = protocols_with_ports();
+    auto good = [&](const AclRegion& r) { return contains(ports, r); };
+    if (std::all_of(match.match().begin(), match.match().end(), good)) return true;
+    for (const AclRegion& value : values) {
+      if (good(value)) continue;
+      for (const AclRegion& r : match.match()) {
+        const auto both = intersect(value, r);
+        if (both && !good(*both)) {
+          return fail(at, "'th' is looked at in packets that may have no ports",
+                      "meta l4proto of tcp, udp, udplite, sctp or dccp before it, or in the same key");
+        }
+      }
+    }
+    return true;
+  }
+
   // The left side: one field, or the fields of a concatenation.
-  bool selectors(JsonValue left, const MatchBuilder& match, std::vector<Selector>& out) {
+  bool selectors(JsonValue left, std::vector<Selector>& out) {
     const JsonValue what = left.only();
     if (what.key() == "concat") {
       for (JsonValue part = what.first(); part; part = part.next()) {
         if (out.size() >= kMaxParts) return fail(part, "too many parts", fmt::format("at most {}", kMaxParts));
-        if (!selector(part, match, out)) return false;
+        if (!selector(part, out)) return false;
       }
       return !out.empty() || fail(left, "the concatenation is empty", "a list of fields");
     }
-    return selector(left, match, out);
+    return selector(left, out);
   }
 
-  bool selector(JsonValue left, const MatchBuilder& match, std::vector<Selector>& out) {
+  bool selector(JsonValue left, std::vector<Selector>& out) {
     const JsonValue what = left.only();
     Selector s;
     if (what.key() == "&" && what.is(Kind::kArray)) {
       const JsonValue inner = what.first(), mask = inner.next();
-      if (!mask || mask.next() || !selector(inner, match, out)) {
+      if (!mask || mask.next() || !selector(inner, out)) {
         return found_.ok() ? fail(left, "'&' takes a field and a mask", "{\"&\": [FIELD, MASK]}") : false;
       }
       Selector& made = out.back();
@@ -447,7 +694,7 @@ class Reader {
       return true;
     }
     if (what.key() == "payload") {
-      if (!payload(left, what["protocol"].text(), what["field"].text(), match, s)) return false;
+      if (!payload(left, what["protocol"].text(), what["field"].text(), s)) return false;
       out.push_back(s);
       return true;
     }
@@ -458,8 +705,14 @@ class Reader {
                 what.key() == "ct" ? "rules see one packet at a time and know no connections" : "");
   }
 
-  bool payload(JsonValue at, std::string_view protocol, std::string_view field, const MatchBuilder& match,
-               Selector& s) {
+  static AclRegion protocols_with_ports() {
+    AclRegion r;
+    r.protocols = {};
+    for (uint32_t p : {6u, 17u, 33u, 132u, 136u}) r.protocols[p / 64] |= uint64_t{1} << p % 64;
+    return r;
+  }
+
+  bool payload(JsonValue at, std::string_view protocol, std::string_view field, Selector& s) {
     const uint8_t family = protocol == "ip" ? 4 : protocol == "ip6" ? 6 : 0;
     if (family != 0) {
       s.family = family;
@@ -486,31 +739,22 @@ class Reader {
                   "saddr, daddr, dscp, or ip protocol and frag-off",
                   field == "nexthdr" ? "write meta l4proto, which looks past extension headers" : "");
     }
-    const auto number_of = find_named(kProtocols, protocol);
+    const auto number_of = ip_protocol(protocol);
     const bool ports = protocol == "th" || (number_of && (*number_of == 6 || *number_of == 17 || *number_of == 132 ||
                                                           *number_of == 33 || *number_of == 136));
     if (ports && (field == "sport" || field == "dport")) {
       s.field = field == "sport" ? Field::kSrcPort : Field::kDstPort;
       if (protocol != "th") {
-        s.within = with_ports(protocol_region(static_cast<uint8_t>(*number_of)));
+        s.within = before_ah(with_ports(protocol_region(static_cast<uint8_t>(*number_of))), family_);
         return true;
       }
-      // The bytes where ports would be: exact only where ports are.
-      AclRegion have_ports;
-      have_ports.protocols = {};
-      for (uint32_t p : {6u, 17u, 33u, 132u, 136u}) have_ports.protocols[p / 64] |= uint64_t{1} << p % 64;
-      for (const AclRegion& r : match.match()) {
-        if (!contains(have_ports, r)) {
-          return fail(at, "'th' is looked at in packets that may have no ports",
-                      "meta l4proto of tcp, udp, udplite, sctp or dccp before it");
-        }
-      }
-      s.within = with_ports(have_ports);
+      s.any_protocol = true;
+      s.within = before_ah(with_ports(protocols_with_ports()), family_);
       return true;
     }
     if (protocol == "tcp" && field == "flags") {
       s.field = Field::kTcpFlags;
-      s.within = with_ports(protocol_region(6));
+      s.within = before_ah(with_flags(protocol_region(6)), family_);
       s.mask = 0xff;
       return true;
     }
@@ -518,8 +762,11 @@ class Reader {
       s.field = field == "type" ? Field::kIcmpType : Field::kIcmpCode;
       s.family = protocol == "icmp" ? 4 : 6;
       s.bits = 8;
-      s.within = not_later_fragment(protocol_region(protocol == "icmp" ? 1 : 58));
-      s.within.only_families(protocol == "icmp" ? AclRegion::kIpv4 : AclRegion::kIpv6);
+      const bool six = protocol == "icmpv6";
+      const AclRegion all = protocol_region(six ? 58 : 1);
+      s.within = field == "type" ? with_icmp_type(all) : with_flags(all);
+      if (six) s.within = before_ah(s.within);
+      s.within.only_families(six ? AclRegion::kIpv6 : AclRegion::kIpv4);
       return true;
     }
     return fail(at, fmt::format("a rule cannot match '{} {}'", protocol, field),
@@ -556,6 +803,11 @@ class Reader {
     return {};
   }
 
+  static bool is_catch_all(JsonValue v) {
+    for (unsigned depth = 0; depth < 8 && v.only().key() == "elem"; ++depth) v = v.only()["val"];
+    return v.is(Kind::kString) && v.text() == "*";
+  }
+
   // Appends the keys whose fields have this value: one value, a set of them, a concatenation.
   bool member(JsonValue v, const std::vector<Selector>& parts, std::vector<AclRegion>& out, unsigned depth = 0) {
     if (depth > 8) return fail(v, "values are nested too deeply", "a value");
@@ -576,6 +828,10 @@ class Reader {
           return fail(item, fmt::format("more than {} members", kMaxMembers), "a smaller set");
         if (!member(item, parts, out, depth + 1)) return false;
       }
+      return true;
+    }
+    if (depth > 0 && is_catch_all(v)) {
+      out.emplace_back();
       return true;
     }
     std::vector<AclRegion> made(1);
@@ -633,17 +889,18 @@ class Reader {
     if (v.is(Kind::kString)) {
       const std::string_view t = v.text();
       n = number(t, highest(s));
-      if (s.field == Field::kProtocol && !n) n = t == "ipv6-icmp" ? std::optional(58u) : find_named(kProtocols, t);
+      if (s.field == Field::kProtocol && !n) n = ip_protocol(t);
       if ((s.field == Field::kSrcPort || s.field == Field::kDstPort) && !n) n = find_named(kServices, t);
       if (s.field == Field::kDscp && !n) n = dscp_value(t);
       if (s.field == Field::kIcmpType && !n) n = s.family == 4 ? find_named(kIcmpTypes, t) : find_named(kIcmp6Types, t);
+      if (s.field == Field::kIcmpCode && !n) n = s.family == 4 ? find_named(kIcmpCodes, t) : find_named(kIcmp6Codes, t);
     }
     if (!n || *n > highest(s)) return std::nullopt;
     return IpAddress{0, *n, 4};
   }
 
   // Appends the keys with the field from low to high.
-  static void between(const IpAddress& low, const IpAddress& high, const Selector& s, std::vector<AclRegion>& out) {
+  void between(const IpAddress& low, const IpAddress& high, const Selector& s, std::vector<AclRegion>& out) {
     AclRegion r;
     const AclRegion::Range ports{static_cast<uint16_t>(low.lo), static_cast<uint16_t>(high.lo)};
     switch (s.field) {
@@ -658,7 +915,9 @@ class Reader {
       case Field::kProtocol:
         r.protocols = {};
         for (uint64_t p = low.lo; p <= high.lo; ++p) r.protocols[p / 64] |= uint64_t{1} << p % 64;
-        break;
+        for (const AclRegion& one : nf_tables_protocols(r, s.family == 4 ? AclRegion::kIpv4 : family_))
+          out.push_back(one);
+        return;
       case Field::kDscp:
         r.dscp = 0;
         for (uint64_t d = low.lo; d <= high.lo; ++d) r.dscp |= uint64_t{1} << d;
@@ -693,6 +952,7 @@ class Reader {
     if (s.field == Field::kFamily) {
       const std::string_view t = v.text();
       const bool four = t == "ipv4" || t == "ip", six = t == "ipv6" || t == "ip6";
+      if (t == "arp" || t == "8021q" || t == "8021ad" || t == "vlan") return true;  // no packet of these tables
       if (!four && !six) return wrong();
       out.emplace_back();
       out.back().only_families(four ? AclRegion::kIpv4 : AclRegion::kIpv6);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "formats/filter_model.h"
 #include "formats/native_rules.h"
 
@@ -42,11 +43,14 @@ std::string print_condition(const Condition& x, uint8_t family) {
   switch (x.kind) {
     case Kind::kSrc:
     case Kind::kDst: {
-      const IpPrefix& p = x.prefixes[0];
-      const std::string right =
-          p.length == (family == 4 ? 32 : 128)
-              ? "\"" + to_string(p.address) + "\""
-              : fmt::format("{{\"prefix\": {{\"addr\": \"{}\", \"len\": {}}}}}", to_string(p.address), p.length);
+      std::string right;
+      for (const IpPrefix& p : x.prefixes) {
+        right += right.empty() ? "" : ", ";
+        right += p.length == (family == 4 ? 32 : 128)
+                     ? "\"" + to_string(p.address) + "\""
+                     : fmt::format("{{\"prefix\": {{\"addr\": \"{}\", \"len\": {}}}}}", to_string(p.address), p.length);
+      }
+      if (x.prefixes.size() > 1) right = "{\"set\": [" + right + "]}";
       return match(payload(ip, x.kind == Kind::kSrc ? "saddr" : "daddr"), op, right);
     }
     case Kind::kProtocol:
@@ -123,7 +127,7 @@ std::string print(const Model& m) {
 }
 
 TEST(NftRules, DecideAsTheChainsDo) {
-  compare_with_model(200, print, [](const std::string& text) { return parse_nft_rules(text, "t"); });
+  compare_with_model(300, false, print, [](const std::string& text) { return parse_nft_rules(text, "t"); });
 }
 
 // An inet table with one base chain; `rules` is lists of statements, one rule each; `more` is further entries.
@@ -160,15 +164,15 @@ const std::string kAccept = R"({"accept": null})";
 TEST(NftRules, ReadAsNativeOnes) {
   EXPECT_EQ(native_rule(match(payload("tcp", "dport"), "==", R"({"set": [22, "https", {"range": [8000, 8080]}]})") +
                         ", " + kAccept),
-            "permit tcp from any to any port 22\npermit tcp from any to any port 443\npermit tcp from any to any port "
-            "8000-8080\n");
+            "permit tcp from any to any port 22 bits 0x00/0x40\npermit tcp from any to any port 443 bits 0x00/0x40\n"
+            "permit tcp from any to any port 8000-8080 bits 0x00/0x40\n");
   EXPECT_EQ(native_rule(match(payload("ip", "saddr"), ">", "\"255.255.255.252\"") + ", " + kAccept),
             "permit from 255.255.255.253 to 0.0.0.0/0\npermit from 255.255.255.254/31 to 0.0.0.0/0\n");
   EXPECT_EQ(native_rule(match(payload("tcp", "flags"), "in", R"(["syn", "ack"])") + ", " + kAccept),
-            "permit tcp from any to any port 0-65535 flags 0x0200/0x0200\n"
-            "permit tcp from any to any port 0-65535 flags 0x1000/0x1200\n");
+            "permit tcp from any to any flags 0x0200/0x0200 bits 0x00/0x40\n"
+            "permit tcp from any to any flags 0x1000/0x1200 bits 0x00/0x40\n");
   EXPECT_EQ(native_rule(match(payload("icmpv6", "type"), "==", R"("nd-neighbor-solicit")") + ", " + kAccept),
-            "permit icmp6 from ::/0 to ::/0 bits 0x00/0x04 icmp-type 135\n");
+            "permit icmp6 from ::/0 to ::/0 bits 0x00/0x40 icmp-type 135\n");
   EXPECT_EQ(native_rule(match(R"({"meta": {"key": "nfproto"}})", "==", R"("ipv6")") + ", " +
                         R"({"log": null}, {"drop": null})"),
             "deny from ::/0 to ::/0 log\n");
@@ -185,7 +189,7 @@ TEST(NftRules, ReadAsNativeOnes) {
             "permit tcp from 10.0.0.1 to 0.0.0.0/0 port 22\npermit tcp from 10.0.0.2 to 0.0.0.0/0 port 1-2\n");
   EXPECT_EQ(native_rule(R"({"vmap": {"key": )" + payload("udp", "dport") +
                         R"(, "data": {"set": [[53, {"accept": null}], [67, {"drop": null}]]}}})"),
-            "permit udp from any to any port 53\ndeny udp from any to any port 67\n");
+            "permit udp from any to any port 53 bits 0x00/0x40\ndeny udp from any to any port 67 bits 0x00/0x40\n");
 }
 
 TEST(NftRules, EffectsStayWithThePacket) {
@@ -218,14 +222,244 @@ TEST(NftRules, ChooseTheChain) {
   EXPECT_EQ(native(text({fwd4, fwd6, rule("ip", "t", "fwd", "drop"), rule("ip6", "t", "fwd", "drop")})),
             "deny from 0.0.0.0/0 to 0.0.0.0/0\npermit from 0.0.0.0/0 to 0.0.0.0/0\n"
             "deny from ::/0 to ::/0\npermit from ::/0 to ::/0\n");
-  const std::string both = text({in4, fwd4, rule("ip", "t", "in", "drop"), rule("ip", "t", "fwd", "drop")});
-  EXPECT_THAT(findings(both), HasSubstr("several base chains decide packets: t/in, t/fwd"));
+  const std::string both = text({in4, fwd4, rule("ip", "t", "in", "drop"), rule("ip", "t", "fwd", "accept")});
+  EXPECT_EQ(native(both), "permit from 0.0.0.0/0 to 0.0.0.0/0\npermit from 0.0.0.0/0 to 0.0.0.0/0\n") << "forward";
+  EXPECT_EQ(native(both, "t/in"), "deny from 0.0.0.0/0 to 0.0.0.0/0\npermit from 0.0.0.0/0 to 0.0.0.0/0\n");
   EXPECT_EQ(findings(both, "fwd"), "no findings");
-  EXPECT_EQ(findings(both, "t/in"), "no findings");
   EXPECT_THAT(findings(text({fwd4, other}), "fwd"), HasSubstr("several base chains"));
   EXPECT_EQ(findings(text({fwd4, other}), "u/fwd"), "no findings");
   EXPECT_THAT(findings(both, "out"), HasSubstr("there is no chain 'out'"));
   EXPECT_THAT(findings(text({})), HasSubstr("no base chain"));
+}
+
+// The chains and rules of one table each, by lines: "FAMILY TABLE CHAIN TYPE HOOK PRIORITY POLICY", "FAMILY TABLE
+// CHAIN" of a chain without a hook, or "FAMILY TABLE CHAIN: STATEMENTS".
+std::string ruleset_of(std::initializer_list<std::string_view> lines) {
+  std::vector<std::string> entries;
+  for (const std::string_view line : lines) {
+    const size_t colon = line.find(": ");
+    std::vector<std::string> words(1);
+    for (const char c : line.substr(0, colon)) {
+      c == ' ' ? void(words.emplace_back()) : words.back().push_back(c);
+    }
+    const std::string where = fmt::format(R"("family": "{}", "table": "{}", "{}": "{}")", words[0], words[1],
+                                          colon == std::string_view::npos ? "name" : "chain", words[2]);
+    if (colon != std::string_view::npos) {
+      entries.push_back(fmt::format(R"({{"rule": {{{}, "expr": [{}]}}}})", where, line.substr(colon + 2)));
+    } else if (words.size() == 3) {
+      entries.push_back(fmt::format(R"({{"chain": {{{}}}}})", where));
+    } else {
+      entries.push_back(fmt::format(R"({{"chain": {{{}, "type": "{}", "hook": "{}", "prio": {}, "policy": "{}"}}}})",
+                                    where, words[3], words[4], words[5], words[6]));
+    }
+  }
+  return fmt::format("{{\"nftables\": [{}]}}", fmt::join(entries, ",\n"));
+}
+FlowKey tcp_key(uint16_t port, uint8_t family = 4) {
+  FlowKey k;
+  k.family = family;
+  k.protocol = 6;
+  k.dst_port = port;
+  k.bits = FlowKey::kHasPorts;
+  return k;
+}
+// What the list does with TCP to these ports: "+" passes, "-" does not; or the findings.
+std::string ports_pass(const std::string& text, std::initializer_list<uint16_t> ports, uint8_t family = 4) {
+  const auto set = parse_nft_rules(text, "fw.json");
+  if (!set.ok()) return findings(text);
+  std::string t;
+  for (const uint16_t port : ports) t += verdict_of(*set, tcp_key(port, family)).permit ? '+' : '-';
+  return t;
+}
+std::string on_port(const char* ports, const char* verdict) {
+  return match(payload("tcp", "dport"), "==", ports) + fmt::format(R"(, {{"{}": null}})", verdict);
+}
+
+TEST(NftRules, RefuseMoreBaseChainsThanAPacketWillMeet) {
+  std::string entries;
+  for (int c = 0; c < 40; ++c) {
+    entries += fmt::format(
+        R"({}{{"chain": {{"family": "ip", "table": "t", "name": "c{}", "type": "filter", "hook": "forward", "prio": 0, "policy": "drop"}}}})",
+        c == 0 ? "" : ", ", c);
+  }
+  EXPECT_THAT(findings("{\"nftables\": [" + entries + "]}"), HasSubstr("more than 32 base chains"));
+}
+
+// A packet that is forwarded passes if every base chain on its way accepts it.
+TEST(NftRules, EveryBaseChainOnTheWayDecides) {
+  const std::string_view forward = "inet fw forward filter forward 0 accept";
+  const std::string accept80 = "inet fw forward: " + on_port("80", "accept");
+  for (const char* other : {"ip filter FORWARD filter forward 0 drop", "inet fw pre filter prerouting -300 drop",
+                            "inet fw post filter postrouting 10 drop", "inet a first filter forward -5 drop"}) {
+    EXPECT_EQ(ports_pass(ruleset_of({forward, other, accept80}), {80, 81}), "--") << other;
+    EXPECT_EQ(ports_pass(ruleset_of({other, forward, accept80}), {80, 81}), "--") << other;
+  }
+  const std::string ip6 = ruleset_of({forward, "ip6 six forward filter forward 0 drop", accept80});
+  EXPECT_EQ(ports_pass(ip6, {80, 81}), "++");
+  EXPECT_EQ(ports_pass(ip6, {80, 81}, 6), "--");
+  // Accepted by one, and then by the other: of each the rules, a return, a chain that both reach, and the policy.
+  const std::string two = ruleset_of(
+      {"inet fw web", "inet fw pre filter prerouting 0 accept", "inet fw forward filter forward 0 drop",
+       "inet fw web: " + on_port(R"({"set": [80, 81]})", "accept"), "inet fw pre: " + on_port("443", "return"),
+       R"(inet fw pre: {"jump": {"target": "web"}})", "inet fw pre: " + on_port(R"({"range": [440, 449]})", "drop"),
+       "inet fw forward: " + on_port("81", "drop"), "inet fw forward: " + on_port("442", "accept"),
+       R"(inet fw forward: {"jump": {"target": "web"}})",
+       "inet fw forward: " + on_port(R"({"range": [443, 500]})", "accept")});
+  EXPECT_EQ(ports_pass(two, {80, 81, 442, 443, 444, 450, 22}), "+--+-+-");
+  // In the order of hooks and priorities, so that the last mark stays.
+  auto mark = [](int n) {
+    return fmt::format(R"({{"mangle": {{"key": {{"meta": {{"key": "mark"}}}}, "value": {}}}}})", n);
+  };
+  const auto marks =
+      parse_nft_rules(ruleset_of({"ip t b filter forward 5 accept", "ip t c filter postrouting -500 accept",
+                                  "ip t a filter forward -5 accept", "ip t a: " + mark(1), "ip t b: " + mark(2),
+                                  "ip t c: " + on_port("80", "drop")}),
+                      "t");
+  ASSERT_TRUE(marks.ok()) << to_string(marks.error());
+  EXPECT_EQ(verdict_of(*marks, tcp_key(81)).mark, 2u);
+  EXPECT_FALSE(verdict_of(*marks, tcp_key(80)).permit);
+}
+
+TEST(NftRules, ChainsThatCannotBeReadAreRefusedWhereTheyMayDrop) {
+  const std::string_view forward = "inet fw forward filter forward 0 accept";
+  const std::string accept80 = "inet fw forward: " + on_port("80", "accept");
+  for (const char* more : {R"(ip nat post: {"drop": null})", R"(ip nat post: {"jump": {"target": "deep"}})",
+                           R"(ip nat post: {"vmap": {"key": {"meta": {"key": "mark"}}, "data": "@m"}})"}) {
+    std::string text = ruleset_of({forward, "ip nat post nat postrouting 100 accept", "ip nat deep", accept80,
+                                   R"(ip nat deep: {"reject": null})", more});
+    text.insert(
+        text.size() - 2,
+        R"(, {"map": {"family": "ip", "table": "nat", "name": "m", "map": "verdict", "elem": [[1, {"drop": null}]]}})");
+    EXPECT_THAT(findings(text), HasSubstr("base chain 'nat/post' may drop packets too")) << more;
+    EXPECT_EQ(native(text, "fw/forward"), native(ruleset_of({forward, accept80}))) << "but where it is asked for";
+  }
+  EXPECT_THAT(findings(ruleset_of({forward, "netdev dev in filter ingress 0 drop", accept80})),
+              HasSubstr("base chain 'dev/in' may drop packets too"));
+  EXPECT_EQ(findings(ruleset_of({forward, "arp a in filter input 0 drop", "ip nat post nat postrouting 100 accept",
+                                 R"(ip nat post: {"masquerade": null})", accept80})),
+            "no findings");
+}
+
+TEST(NftRules, SayWhichChainsAreRead) {
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  native(ruleset_of({"inet fw input filter input 0 drop", "inet fw forward filter forward 0 drop",
+                     "ip nat post nat postrouting 100 accept", R"(ip nat post: {"masquerade": null})"}));
+  set_log_sink({});
+  EXPECT_EQ(
+      lines,
+      (std::vector<std::string>{
+          "fw.json: read: fw/forward; not read: fw/input; the format nft:TABLE/CHAIN chooses one",
+          "fw.json: not read, as they drop nothing: nat/post; rules match the addresses that packets arrive with"}));
+}
+
+TEST(NftRules, NamesThatNftPrints) {
+  auto rule = [](const std::string& left, const char* right) {
+    return native_rule(match(left, "==", right) + ", " + kAccept);
+  };
+  const std::string code = payload("icmp", "code"), l4proto = R"({"meta": {"key": "l4proto"}})";
+  EXPECT_EQ(rule(code, R"("frag-needed")"), rule(code, "4"));
+  EXPECT_EQ(rule(payload("icmpv6", "code"), R"("reject-route")"), rule(payload("icmpv6", "code"), "6"));
+  EXPECT_EQ(rule(payload("icmpv6", "type"), R"("ind-neighbor-advert")"), rule(payload("icmpv6", "type"), "142"));
+  EXPECT_EQ(rule(payload("ip", "dscp"), R"("lephb")"), rule(payload("ip", "dscp"), "1"));
+  EXPECT_EQ(rule(l4proto, R"({"set": ["ip", "ipencap", "ipip", "mobility-header"]})"),
+            rule(l4proto, R"({"set": [0, 4, 94, 135]})"));
+  EXPECT_EQ(rule(l4proto, R"({"set": ["tcp", "tpc"]})").find("permit"), std::string::npos);
+}
+
+TEST(NftRules, ProtocolAndPortInOneKey) {
+  const std::string key = R"({"concat": [{"meta": {"key": "l4proto"}}, )" + payload("th", "dport") + "]}";
+  auto pass = [](const std::string& statements, std::initializer_list<uint16_t> ports) {
+    return ports_pass(ruleset({statements}), ports);
+  };
+  EXPECT_EQ(pass(match(key, "==", R"({"set": [{"concat": ["tcp", {"range": [22, 23]}]}, {"concat": ["udp", 53]}]})") +
+                     ", " + kAccept,
+                 {22, 23, 53}),
+            "++-");
+  EXPECT_EQ(
+      pass(
+          R"({"vmap": {"key": )" + key +
+              R"(, "data": {"set": [[{"concat": ["tcp", 22]}, {"accept": null}], [{"concat": ["udp", 53]}, {"drop": null}]]}}})",
+          {22, 53}),
+      "+-");
+  const std::string no = "2: 'th' is looked at in packets that may have no ports\n";
+  EXPECT_EQ(pass(match(key, "==", R"({"set": [{"concat": ["icmp", 22]}]})") + ", " + kAccept, {22}), no);
+  EXPECT_EQ(pass(match(key, "!=", R"({"set": [{"concat": ["tcp", 22]}]})") + ", " + kAccept, {22}), no)
+      << "what is not in the set may be anything";
+  EXPECT_EQ(pass(match(R"({"meta": {"key": "l4proto"}})", "==", R"("tcp")") + ", " +
+                     match(key, "!=", R"({"set": [{"concat": ["tcp", 22]}]})") + ", " + kAccept,
+                 {22, 23}),
+            "-+");
+}
+
+TEST(NftRules, CatchAllElements) {
+  auto pass = [](const std::string& statements, std::initializer_list<uint16_t> ports) {
+    return ports_pass(ruleset({statements, kAccept}), ports);
+  };
+  EXPECT_EQ(
+      pass(
+          R"({"vmap": {"key": )" + payload("tcp", "dport") +
+              R"(, "data": {"set": [["*", {"drop": null}], [22, {"accept": null}], [{"range": [80, 90]}, {"accept": null}]]}}})",
+          {22, 85, 443}),
+      "++-");
+  EXPECT_EQ(pass(match(payload("tcp", "dport"), "==", R"({"set": [22, {"elem": {"val": "*", "comment": "x"}}]})") +
+                     R"(, {"drop": null})",
+                 {22, 443}),
+            "--");
+  EXPECT_EQ(pass(match(payload("tcp", "dport"), "!=", R"({"set": [22, "*"]})") + R"(, {"drop": null})", {22, 443}),
+            "++");
+  // A packet that comes back from the chain of its member goes on behind the map.
+  EXPECT_EQ(
+      ports_pass(ruleset_of({"inet fw forward filter forward 0 drop", "inet fw web",
+                             R"(inet fw forward: {"vmap": {"key": )" + payload("tcp", "dport") +
+                                 R"(, "data": {"set": [[22, {"jump": {"target": "web"}}], [23, {"continue": null}],
+ ["*", {"accept": null}]]}}})"}),
+                 {22, 23, 24}),
+      "--+");
+  FlowKey udp = tcp_key(443);
+  udp.protocol = 17;
+  const auto set = parse_nft_rules(
+      ruleset({match(payload("tcp", "dport"), "==", R"({"set": ["*"]})") + R"(, {"drop": null})", kAccept}), "t");
+  ASSERT_TRUE(set.ok());
+  EXPECT_TRUE(verdict_of(*set, udp).permit) << "it has no such port";
+}
+
+TEST(NftRules, NoneOfTheseFlags) {
+  const auto set =
+      parse_nft_rules(ruleset({match(payload("tcp", "flags"), "!", R"(["syn", "rst"])") + ", " + kAccept}), "t");
+  ASSERT_TRUE(set.ok()) << to_string(set.error());
+  FlowKey k = tcp_key(1);
+  for (const auto& [flags, passes] :
+       {std::pair(0x10, true), std::pair(0x02, false), std::pair(0x14, false), std::pair(0, true)}) {
+    k.flags = static_cast<uint16_t>(flags << 8);
+    EXPECT_EQ(verdict_of(*set, k).permit, passes) << flags;
+  }
+  k.flags = 0;
+  k.bits |= FlowKey::kNoFlags | FlowKey::kShortL4;
+  EXPECT_FALSE(verdict_of(*set, k).permit) << "the flags are not there";
+}
+
+// In IPv6 nft goes no further than to an Authentication Header.
+TEST(NftRules, EndAtAnAuthenticationHeader) {
+  auto verdict = [](const std::string& statements, bool after_ah) {
+    const auto set = parse_nft_rules(ruleset({statements + ", " + kAccept}), "t");
+    FlowKey k = tcp_key(22, 6);
+    if (after_ah) k.bits |= FlowKey::kAfterAh;
+    return set.ok() ? verdict_of(*set, k).permit ? '+' : '-' : '?';
+  };
+  const std::string l4proto = R"({"meta": {"key": "l4proto"}})";
+  const std::string tcp = match(l4proto, "==", R"("tcp")");
+  for (const std::string& statements :
+       {tcp, match(payload("tcp", "dport"), "==", "22"), match(l4proto, "!=", R"("ah")"),
+        tcp + ", " + match(payload("th", "dport"), "==", "22"), match(payload("tcp", "flags"), "!", R"("rst")")}) {
+    EXPECT_EQ(verdict(statements, false), '+') << statements;
+    EXPECT_EQ(verdict(statements, true), '-') << statements;
+  }
+  for (const std::string& statements : {match(l4proto, "==", "51"), match(l4proto, "!=", R"("tcp")"),
+                                        match(l4proto, "==", R"({"set": ["ah", "udp"]})")}) {
+    EXPECT_EQ(verdict(statements, false), '-') << statements;
+    EXPECT_EQ(verdict(statements, true), '+') << statements;
+  }
 }
 
 TEST(NftRules, NameWhatTheyDoNotUnderstand) {
@@ -269,7 +503,7 @@ TEST(NftRules, NameWhatTheyDoNotUnderstand) {
 TEST(NftRules, LookThroughThIfThePacketsHavePorts) {
   EXPECT_EQ(native_rule(match(R"({"meta": {"key": "l4proto"}})", "==", R"({"set": ["tcp", "udp"]})") + ", " +
                         match(payload("th", "dport"), "==", "53") + ", " + kAccept),
-            "permit tcp from any to any port 53\npermit udp from any to any port 53\n");
+            "permit tcp from any to any port 53 bits 0x00/0x40\npermit udp from any to any port 53 bits 0x00/0x40\n");
 }
 
 }  // namespace

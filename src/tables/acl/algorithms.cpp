@@ -55,6 +55,16 @@ Result<Image> build_acl(const RuleSet& set, std::string_view algorithm, TableTar
                near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
 }
 
+std::string slow_acl_build(const RuleSet& set, std::string_view algorithm) {
+  std::string why;
+  any_of(AclAlgorithms{}, [&]<typename A>() {
+    if (algorithm != A::kName) return false;
+    if constexpr (requires { A::slow_build(set); }) why = A::slow_build(set);
+    return true;
+  });
+  return why;
+}
+
 std::string_view acl_image_algorithm(const Image& image) {
   const ImageSection* section = image.empty() ? nullptr : image.find(SectionTag::kAclLookup);
   std::string_view name;

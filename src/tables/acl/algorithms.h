@@ -72,6 +72,9 @@ struct AclChosen {
 // check_rule_set refuses, out of memory.
 Result<AclChosen> choose_acl(const RuleSet& set, TableTarget target);
 
+// Why the algorithm's table takes minutes to build, for those who do not have to have it; "" where it does not.
+std::string slow_acl_build(const RuleSet& set, std::string_view algorithm);
+
 // Errors: unknown algorithm (with the nearest name), a rule set that check_rule_set refuses, out of memory.
 Result<Image> build_acl(const RuleSet& set, std::string_view algorithm = kDefaultAclAlgorithm,
                         TableTarget target = TableTarget::kCpu);

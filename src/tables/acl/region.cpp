@@ -278,6 +278,26 @@ std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b) {
   return r;
 }
 
+AclRegion hull(const AclRegion& a, const AclRegion& b) {
+  AclRegion r;
+  r.families = a.families | b.families;
+  r.bits = a.bits | b.bits;
+  r.dscp = a.dscp | b.dscp;
+  for (size_t i = 0; i < 4; ++i) r.protocols[i] = a.protocols[i] | b.protocols[i];
+  for (auto field : {&AclRegion::src_port, &AclRegion::dst_port})
+    r.*field = {std::min((a.*field).low, (b.*field).low), std::max((a.*field).high, (b.*field).high)};
+  for (auto field : {&AclRegion::flags, &AclRegion::icmp}) {
+    const AclRegion::Cube &x = a.*field, &y = b.*field;
+    const auto mask = static_cast<uint16_t>(x.mask & y.mask & ~(x.value ^ y.value));
+    r.*field = {static_cast<uint16_t>(x.value & mask), mask};
+  }
+  // Of two families it has all addresses.
+  if (r.families == (AclRegion::kIpv4 | AclRegion::kIpv6)) return r;
+  for (auto field : {&AclRegion::src, &AclRegion::dst})
+    r.*field = {std::min((a.*field).low, (b.*field).low), std::max((a.*field).high, (b.*field).high)};
+  return r;
+}
+
 void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& out) {
   const auto common = intersect(a, b);
   if (!common) {
@@ -554,6 +574,59 @@ std::vector<IpPrefix> prefixes_of_range(const IpAddress& low, const IpAddress& h
     if (at >= end) return out;
     at = after(at);
   }
+}
+
+namespace {
+
+// What is best for the values from `begin` to before `end`, which are those that meet a prefix.
+struct Clustering {
+  uint64_t inside, outside;
+  std::vector<Addresses> out{};
+
+  struct Cost {
+    uint64_t around, all;  // prefixes of the addresses that are in no value; what it costs
+  };
+  Cost weigh(Address first, unsigned length, const Addresses* begin, const Addresses* end) {
+    if (begin == end) return {1, 0};
+    const Address last = last_of(first, length);
+    if (begin->low <= first && last <= begin->high) {
+      out.push_back({first, last});
+      return {0, inside};
+    }
+    const size_t mark = out.size();
+    const Address middle = last_of(first, length + 1), second = after(middle);
+    const Addresses* left = begin;
+    while (left != end && left->low <= middle) ++left;
+    const Addresses* right = left != begin && middle < left[-1].high ? left - 1 : left;
+    const Cost a = weigh(first, length + 1, begin, left), b = weigh(second, length + 1, right, end);
+    Cost cost{a.around + b.around, a.all + b.all};
+    if (const uint64_t whole = cost.around * outside + inside; whole <= cost.all) {
+      out.resize(mark);
+      out.push_back({first, last});
+      cost.all = whole;
+    }
+    return cost;
+  }
+};
+
+}  // namespace
+
+std::vector<Addresses> cluster_addresses(std::span<const Addresses> values, uint8_t family, uint64_t inside,
+                                         uint64_t outside) {
+  std::vector<Addresses> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end(), [](const Addresses& a, const Addresses& b) { return a.low < b.low; });
+  size_t kept = 0;
+  for (const Addresses& v : sorted) {
+    if (kept != 0 && (v.low <= sorted[kept - 1].high || v.low == after(sorted[kept - 1].high))) {
+      sorted[kept - 1].high = std::max(sorted[kept - 1].high, v.high);
+    } else {
+      sorted[kept++] = v;
+    }
+  }
+  Clustering best{inside, outside};
+  const auto cost = best.weigh({}, family == 4 ? 96 : 0, sorted.data(), sorted.data() + kept);
+  if (cost.all >= values.size() * inside) return {};
+  return std::move(best.out);
 }
 
 size_t rule_count(const AclRegion& r) {

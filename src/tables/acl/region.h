@@ -101,6 +101,8 @@ bool contains(const AclRegion& outer, const AclRegion& inner);
 bool contains(const AclRegion& region, const FlowKey& key);
 bool overlap(const AclRegion& a, const AclRegion& b);
 std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b);
+// The smallest region that contains both.
+AclRegion hull(const AclRegion& a, const AclRegion& b);
 // Appends what is left of `a` without `b`, as disjoint regions: none when b contains a, at most 44 otherwise.
 void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& out);
 
@@ -118,6 +120,12 @@ FlowKey key_of(const AclRegion& region, uint64_t draw);
 // The fewest prefixes that make up the addresses from low to high, in order; none when they are of two families or the
 // range is empty.
 std::vector<IpPrefix> prefixes_of_range(const IpAddress& low, const IpAddress& high);
+
+// Prefixes, in order, that contain all addresses of the values (of one family) and that cost least where each costs
+// `inside`, and `outside` for each prefix of the addresses in it that are not in the values. None when a prefix for
+// each value costs no more.
+std::vector<AclRegion::Addresses> cluster_addresses(std::span<const AclRegion::Addresses> values, uint8_t family,
+                                                    uint64_t inside, uint64_t outside);
 
 // How many rules append_rules would write, and the rules: together they match exactly the region's keys (of those that
 // can occur). `like` says the action, file and line.

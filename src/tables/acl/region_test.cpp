@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "tables/acl/acl_test_support.h"
 
 namespace sluice {
@@ -178,6 +181,61 @@ TEST(AclRegion, UsesFewRules) {
   EXPECT_EQ(rule_count(region), 8u);
   region.dscp &= ~uint64_t{1};
   EXPECT_EQ(rule_count(region), 8u * 63);
+}
+
+TEST(AclRegion, HullsContainBoth) {
+  Random random(8);
+  for (int i = 0; i < 2000; ++i) {
+    const AclRegion a = random_region(random), b = random_region(random), both = hull(a, b);
+    EXPECT_TRUE(contains(both, a));
+    EXPECT_TRUE(contains(both, b));
+    EXPECT_EQ(hull(a, a), a);
+  }
+}
+
+TEST(AclRegion, ClustersOfAddressesAreThoseThatCostLeast) {
+  // All values of the 16 addresses of a prefix, against every way to cut it.
+  using Addresses = AclRegion::Addresses;
+  for (unsigned set = 1; set < 65536; set += 7) {
+    std::vector<Addresses> values;
+    for (unsigned i = 0; i < 16; ++i) {
+      if ((set >> i & 1) != 0) values.push_back({{0, i}, {0, i}});
+    }
+    const uint64_t inside = 1 + set % 11, outside = 1 + set % 3;
+    struct Best {
+      uint64_t around, all;
+    };
+    std::function<Best(unsigned, unsigned)> best = [&](unsigned first, unsigned size) -> Best {
+      const unsigned here = set >> first & ((1u << size) - 1);
+      if (here == 0) return {1, 0};
+      if (here == (1u << size) - 1) return {0, inside};
+      const Best a = best(first, size / 2), b = best(first + size / 2, size / 2);
+      return {a.around + b.around, std::min(a.all + b.all, (a.around + b.around) * outside + inside)};
+    };
+    const auto found = cluster_addresses(values, 4, inside, outside);
+    const uint64_t each = values.size() * inside, want = best(0, 16).all;
+    if (found.empty()) {
+      EXPECT_GE(want, each);
+      continue;
+    }
+    uint64_t cost = 0;
+    for (const Addresses& v : values) {
+      EXPECT_TRUE(std::any_of(found.begin(), found.end(),
+                              [&](const Addresses& f) { return f.low <= v.low && v.high <= f.high; }));
+    }
+    for (const Addresses& f : found) {
+      const auto size = static_cast<unsigned>(f.high.lo - f.low.lo + 1);
+      ASSERT_LE(f.high.lo, 15u);
+      std::function<uint64_t(unsigned, unsigned)> around = [&](unsigned first, unsigned n) -> uint64_t {
+        const unsigned here = set >> first & ((1u << n) - 1);
+        if (here == 0) return 1;
+        return here == (1u << n) - 1 ? 0 : around(first, n / 2) + around(first + n / 2, n / 2);
+      };
+      cost += inside + outside * around(static_cast<unsigned>(f.low.lo), size);
+    }
+    EXPECT_EQ(cost, want);
+    EXPECT_LT(cost, each);
+  }
 }
 
 TEST(AclRegion, UnionsKeepAndLoseParts) {

@@ -215,6 +215,8 @@ struct TupleSpaceAcl {
   using View = TupleSpaceView;
   // O(rules x candidate tuples) time, about 128 bytes a rule. Errors: a rule set that check_rule_set refuses, memory.
   static Result<Image> build(const RuleSet& set);
+  // Why building takes minutes; "" where it does not.
+  static std::string slow_build(const RuleSet& set);
 };
 
 SLUICE_HD uint32_t TupleSpaceView::walk4(uint32_t entry, const FlowKey& key, uint32_t best, AclTally* tally) const {

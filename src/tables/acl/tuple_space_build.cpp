@@ -5,6 +5,8 @@
 // becomes a table; the rules beyond the limit wait for another table, or for a larger limit when no candidate gains
 // enough: so the number of tables stays bounded on any input, and rules that only ranges tell apart end in one long
 // bucket. Gains only shrink as rules are placed, hence the lazy heap: a stale gain is an upper bound.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -338,6 +340,19 @@ std::vector<std::byte> make_prune(const Chooser<Narrow>& chooser, const std::vec
 }
 
 }  // namespace
+
+std::string TupleSpaceAcl::slow_build(const RuleSet& set) {
+  constexpr size_t kTuples = 1024;
+  for (const uint8_t bits : {Narrow::kBits, Wide::kBits}) {
+    std::unordered_set<uint32_t> tuples;
+    for (const AclRule& rule : set.rules) {
+      if (rule.family == (bits == Narrow::kBits ? 6 : 4)) continue;
+      tuples.insert(tuple_detail::tuple_of(flatten(rule, 1), bits).id());
+      if (tuples.size() > kTuples) return fmt::format("its rules have more than {} tuples", kTuples);
+    }
+  }
+  return {};
+}
 
 Result<Image> TupleSpaceAcl::build(const RuleSet& set) {
   auto flat = flatten_all(set);
