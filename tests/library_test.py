@@ -3,7 +3,8 @@
 
     library_test.py BUILD
 
-The shared library exports the names of src/api/symbols.txt, each of which the header declares, and nothing else. The
+The shared library exports the names of src/api/symbols.txt, each of which the header declares, and nothing else; dlopen takes it
+wherever other libraries have been before. The
 component `devel` is installed below a temporary prefix, and goes away again; the examples are compiled against that, by pkg-config, by
 find_package and with the archive, and run.
 """
@@ -71,6 +72,25 @@ def symbols(library):
     same("declared", declared, {name.split("@")[0] for name in want})
 
 
+def opened_late(library, folder, include):
+    """By dlopen, alone and where other libraries have taken all room for thread-local words of a fixed place."""
+    if "STATIC_TLS" in run("readelf", "-d", library):
+        sys.exit("the library has thread-local words of a fixed place (STATIC_TLS): dlopen has little room for such")
+    run("cc", *STRICT, ROOT / "tests/library_dlopen.c", f"-I{include}", "-o", folder / "late", "-ldl", "-pthread")
+    # The loader keeps some KiB for them: large ones as far as they fit, and smaller ones into what is left.
+    rooms = []
+    for size in (1024, 64, 8):
+        source, first = folder / f"room{size}.c", folder / f"room{size}.so"
+        source.write_text(f'static __thread char room[{size}] __attribute__((tls_model("initial-exec")));\nchar* room_of(int i) {{ return room + i; }}\n')
+        run("cc", "-shared", "-fPIC", source, "-o", first)
+        for i in range(32):
+            rooms.append(shutil.copy(first, folder / f"room{size}_{i}.so"))
+    expect("opened alone", run(folder / "late", library), "opened after 0 libraries\n")
+    said = run(folder / "late", library, *rooms)
+    if int(said.split()[2]) == 0:
+        sys.exit(f"no library took room: {said}")
+
+
 def run_examples(prefix, folder, flags, environment, name):
     for example in ("five_tuples", "router"):
         run("cc", *STRICT, EXAMPLES / f"{example}.c", "-o", folder / f"{example}{name}", *flags)
@@ -83,7 +103,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     build = pathlib.Path(sys.argv[1]).resolve()
-    lacking = [name for name in ("cc", "cmake", "nm", "pkg-config") if not shutil.which(name)]
+    lacking = [name for name in ("cc", "cmake", "nm", "pkg-config", "readelf") if not shutil.which(name)]
     if lacking:
         print(f"no {', '.join(lacking)} here")
         return 77
@@ -107,6 +127,7 @@ def main():
         same("the component devel", {str(p.relative_to(prefix)) for p in prefix.rglob("*") if not p.is_dir()},
              {file.format(version=version) for file in FILES})
         symbols(prefix / "lib/libsluice.so.0")
+        opened_late(prefix / "lib/libsluice.so.0", folder, prefix / "include")
         header = (ROOT / "include/sluice/sluice.h").read_text()
         numbers = [re.search(rf"SLUICE_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")]
         expect("the header's version", ".".join(numbers), version)

@@ -24,7 +24,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sluice_vpp") as folder:
         options = [f"-DVPP_SOURCE={source}", f"-DVPP_BUILD={vpp}"] if source and vpp else []
         for command in (["cmake", "-G", "Ninja", "-S", ROOT / "integrations/vpp", "-B", folder,
-                         f"-DSLUICE_LIBRARY={build}/libsluice.so", *options], ["cmake", "--build", folder]):
+                         f"-DSLUICE_LIBRARY={build}/libsluice.so", *options], ["cmake", "--build", folder, "--target", "all", "sluice_probe"]):
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=280)
             if done.returncode != 0:
                 print(done.stdout + done.stderr)

@@ -7,9 +7,10 @@
  *   on when its table and its device are freed.
  *
  * THREADS  Each function says who may call it. "Any thread" is any number of threads at the same time, also while
- *   another thread changes the table. A thread that has looked something up is known to the library until it ends. A
- *   change waits until lookups of other threads that began before it have returned. A child of fork() calls nothing
- *   but exec.
+ *   another thread changes the table. A thread's first lookup makes it known to the library until it ends: it allocates
+ *   (some hundred bytes; 12 KiB where the library has CUDA) and takes a lock for a moment. All later lookups of that
+ *   thread allocate nothing and wait for nobody. A change waits until lookups of other threads that began before it have
+ *   returned. A child of fork() calls nothing but exec.
  *
  * GENERATIONS  A table is a sequence of generations, numbered from 1. Each change makes a new one, whole or not at all,
  *   and every answer of one call is of one generation, whose number the call returns.
@@ -159,7 +160,7 @@ SLUICE_API void sluice_acl_free(sluice_acl* acl);
 
 /* Looks up n keys of any families, in bursts of 32 inside; matches[i] is the answer for keys[i]. Returns the
  * generation that all answers are of; 0 where a pointer is NULL and n is not 0, and nothing is written then. Allocates
- * nothing and waits for nobody. Any thread. */
+ * nothing and waits for nobody, but in a thread's first lookup. Any thread. */
 SLUICE_API uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size_t n, sluice_match* matches);
 /* The same of keys in columns. Returns 0, too, for a family that is neither 4 nor 6 and for address columns of that
  * family that are NULL. */
@@ -223,13 +224,15 @@ typedef struct sluice_counter {
   uint64_t bytes; /* the sum of sluice_key.bytes */
 } sluice_counter;
 
-/* Writes the counters of a list that was opened with `count`: [0] of packets that no rule matched, [i] of the rule at
- * position i, at most n of them; `*removed`, if not NULL, of rules that are gone. A counter follows its rule through
- * changes. Lookups that are under way may or may not be in it; those of a
- * channel are in it when their answers are fetched. Returns how many there are, which is sluice_acl_size + 1,
- * or 0 on failure. Errors: the list does not count. Any thread. */
+/* Writes the counters of a list that was opened with `count`, since they were cleared: [0] of packets that no rule
+ * matched, [i] of the rule at position i, at most n of them; `*removed`, if not NULL, of rules that are gone. A counter
+ * follows its rule through changes. Lookups that are under way may or may not be in it; those of a channel are in it
+ * when their answers are fetched. Returns how many there are, which is sluice_acl_size + 1, or 0 on failure. Errors:
+ * the list does not count. Any thread. */
 SLUICE_API size_t sluice_acl_counters(const sluice_acl* acl, sluice_counter* counters, size_t n,
                                       sluice_counter* removed, sluice_errors** errors);
+/* From here on they count from 0. Lookups wait for nothing. Errors: the list does not count. Any thread. */
+SLUICE_API int sluice_acl_clear_counters(sluice_acl* acl, sluice_errors** errors);
 
 /* ---- routes ----------------------------------------------------------------------------------------------------- */
 
@@ -253,7 +256,7 @@ SLUICE_API void sluice_fib_free(sluice_fib* fib);
 
 /* Looks up n IPv4 addresses; next_hops[i] is the next hop's number for addresses[i], 0 where there is no route.
  * Returns the generation that all answers are of; 0 where a pointer is NULL and n is not 0, and nothing is written
- * then. Allocates nothing and waits for nobody. Any thread. */
+ * then. Allocates nothing and waits for nobody, but in a thread's first lookup. Any thread. */
 SLUICE_API uint64_t sluice_fib_lookup4(const sluice_fib* fib, const uint32_t* addresses, size_t n, uint32_t* next_hops);
 /* The same of n IPv6 addresses: their high and their low 64 bits. */
 SLUICE_API uint64_t sluice_fib_lookup6(const sluice_fib* fib, const uint64_t* hi, const uint64_t* lo, size_t n,

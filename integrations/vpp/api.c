@@ -49,6 +49,17 @@ static void vl_api_gpu_classify_rule_add_del_t_handler(vl_api_gpu_classify_rule_
            rmp->generation = clib_host_to_net_u64(sluice_acl_generation(gc_main.acl)));
 }
 
+static void vl_api_gpu_classify_rule_replace_t_handler(vl_api_gpu_classify_rule_replace_t* mp) {
+  vl_api_gpu_classify_rule_replace_reply_t* rmp;
+  char* rule = gc_string(mp, &mp->rule);
+  u8* step = format(0, "replace %u %s%c", clib_net_to_host_u32(mp->position), rule, 0);
+  u8* error = strchr(rule, '\n') != NULL ? format(0, "the rule has more than one line") : gc_change_rules((char*)step);
+  vec_free(step);
+  vec_free(rule);
+  GC_REPLY(VL_API_GPU_CLASSIFY_RULE_REPLACE_REPLY,
+           rmp->generation = clib_host_to_net_u64(sluice_acl_generation(gc_main.acl)));
+}
+
 static void vl_api_gpu_classify_file_t_handler(vl_api_gpu_classify_file_t* mp) {
   vl_api_gpu_classify_file_reply_t* rmp;
   char* path = gc_string(mp, &mp->path);
@@ -112,33 +123,86 @@ static void vl_api_gpu_classify_get_t_handler(vl_api_gpu_classify_get_t* mp) {
                }));
 }
 
+static void vl_api_gpu_classify_clear_t_handler(vl_api_gpu_classify_clear_t* mp) {
+  vl_api_gpu_classify_clear_reply_t* rmp;
+  u8* error = gc_clear();
+  const int rv = error == NULL ? 0 : VNET_API_ERROR_UNSPECIFIED;
+  vec_free(error);
+  REPLY_MACRO(VL_API_GPU_CLASSIFY_CLEAR_REPLY);
+}
+
+typedef struct {
+  vl_api_registration_t* reg;
+  u32 context;
+} gc_dump_t;
+
+static void gc_send_rule(void* context, u32 position, const sluice_rule* rule, const sluice_counter* counter) {
+  const gc_dump_t* to = context;
+  const size_t length = strlen(rule->text);
+  vl_api_gpu_classify_rule_details_t* rmp = vl_msg_api_alloc_zero(sizeof *rmp + length);
+  rmp->_vl_msg_id = htons(VL_API_GPU_CLASSIFY_RULE_DETAILS + REPLY_MSG_ID_BASE);
+  rmp->context = to->context;
+  rmp->position = htonl(position);
+  rmp->action = rule->action;
+  rmp->mark = htonl(rule->mark);
+  rmp->packets = clib_host_to_net_u64(counter->packets);
+  rmp->bytes = clib_host_to_net_u64(counter->bytes);
+  rmp->line = htonl(rule->line);
+  snprintf((char*)rmp->file, sizeof rmp->file, "%s", rule->file);
+  rmp->rule.length = htonl(length);
+  clib_memcpy_fast(rmp->rule.buf, rule->text, length);
+  vl_api_send_msg(to->reg, (u8*)rmp);
+}
+
 static void vl_api_gpu_classify_rule_dump_t_handler(vl_api_gpu_classify_rule_dump_t* mp) {
+  gc_dump_t to = {vl_api_client_index_to_registration(mp->client_index), mp->context};
+  if (to.reg == NULL) return;
+  char* match = gc_string(mp, &mp->match);
+  const u32 count = clib_net_to_host_u32(mp->count);
+  const gc_filter_t filter = {
+      .from = clib_net_to_host_u32(mp->first),
+      .count = count != 0 ? count : ~0,
+      .hits = mp->hits,
+      .match = match[0] != 0 ? match : NULL,
+  };
+  sluice_counter none;
+  u8* error = gc_each_rule(&filter, gc_send_rule, &to, &none, NULL);
+  vec_free(error);
+  vec_free(match);
+}
+
+static void vl_api_gpu_classify_mark_dump_t_handler(vl_api_gpu_classify_mark_dump_t* mp) {
   vl_api_registration_t* reg = vl_api_client_index_to_registration(mp->client_index);
   if (reg == NULL) return;
-  const size_t n = sluice_acl_size(gc_main.acl) + 1;
-  sluice_counter* counters = NULL;
-  vec_validate(counters, n - 1);
-  sluice_acl_counters(gc_main.acl, counters, n, NULL, NULL);
-  for (u32 i = 1; i < n; ++i) {
-    sluice_rule* rule = sluice_acl_rule(gc_main.acl, i, NULL);
-    if (rule == NULL) break;
-    const size_t length = strlen(rule->text);
-    vl_api_gpu_classify_rule_details_t* rmp = vl_msg_api_alloc_zero(sizeof *rmp + length);
-    rmp->_vl_msg_id = htons(VL_API_GPU_CLASSIFY_RULE_DETAILS + REPLY_MSG_ID_BASE);
+  for (u32 mark = 0; mark < GC_MARKS; ++mark) {
+    if (gc_main.target_of_mark[mark] == 0) continue;
+    const gc_target_t* t = &gc_main.targets[gc_main.target_of_mark[mark] - 1];
+    vl_api_gpu_classify_mark_details_t* rmp = vl_msg_api_alloc_zero(sizeof *rmp);
+    rmp->_vl_msg_id = htons(VL_API_GPU_CLASSIFY_MARK_DETAILS + REPLY_MSG_ID_BASE);
     rmp->context = mp->context;
-    rmp->position = htonl(i);
-    rmp->action = rule->action;
-    rmp->mark = htonl(rule->mark);
-    rmp->packets = clib_host_to_net_u64(counters[i].packets);
-    rmp->bytes = clib_host_to_net_u64(counters[i].bytes);
-    rmp->line = htonl(rule->line);
-    snprintf((char*)rmp->file, sizeof rmp->file, "%s", rule->file);
-    rmp->rule.length = htonl(length);
-    clib_memcpy_fast(rmp->rule.buf, rule->text, length);
+    rmp->mark = htonl(mark);
+    rmp->packets = htonl(t->packets);
+    snprintf((char*)rmp->node_ip4, sizeof rmp->node_ip4, "%s", t->node[0] != NULL ? t->node[0] : "");
+    snprintf((char*)rmp->node_ip6, sizeof rmp->node_ip6, "%s", t->node[1] != NULL ? t->node[1] : "");
     vl_api_send_msg(reg, (u8*)rmp);
-    sluice_rule_free(rule);
   }
-  vec_free(counters);
+}
+
+static void vl_api_gpu_classify_latency_dump_t_handler(vl_api_gpu_classify_latency_dump_t* mp) {
+  vl_api_registration_t* reg = vl_api_client_index_to_registration(mp->client_index);
+  if (reg == NULL) return;
+  for (u32 stage = 0; stage < GC_N_STAGE; ++stage) {
+    const gc_times_t times = gc_times(stage);
+    vl_api_gpu_classify_latency_details_t* rmp = vl_msg_api_alloc_zero(sizeof *rmp);
+    rmp->_vl_msg_id = htons(VL_API_GPU_CLASSIFY_LATENCY_DETAILS + REPLY_MSG_ID_BASE);
+    rmp->context = mp->context;
+    snprintf((char*)rmp->stage, sizeof rmp->stage, "%s", gc_stage_names[stage]);
+    rmp->frames = clib_host_to_net_u64(times.frames);
+    rmp->p50_ns = clib_host_to_net_u64(times.p50_ns);
+    rmp->p99_ns = clib_host_to_net_u64(times.p99_ns);
+    rmp->p999_ns = clib_host_to_net_u64(times.p999_ns);
+    vl_api_send_msg(reg, (u8*)rmp);
+  }
 }
 
 #include <sluice.api.c>
@@ -146,8 +210,9 @@ static void vl_api_gpu_classify_rule_dump_t_handler(vl_api_gpu_classify_rule_dum
 clib_error_t* gc_api_init(vlib_main_t* vm) {
   api_main_t* am = vlibapi_get_main();
   static const u16 without_barrier[] = {
-      VL_API_GPU_CLASSIFY_RULE_ADD_DEL, VL_API_GPU_CLASSIFY_FILE, VL_API_GPU_CLASSIFY_DEVICE,
-      VL_API_GPU_CLASSIFY_DEFAULT,      VL_API_GPU_CLASSIFY_GET,  VL_API_GPU_CLASSIFY_RULE_DUMP,
+      VL_API_GPU_CLASSIFY_RULE_ADD_DEL, VL_API_GPU_CLASSIFY_RULE_REPLACE, VL_API_GPU_CLASSIFY_FILE,
+      VL_API_GPU_CLASSIFY_DEVICE,       VL_API_GPU_CLASSIFY_DEFAULT,      VL_API_GPU_CLASSIFY_GET,
+      VL_API_GPU_CLASSIFY_RULE_DUMP,    VL_API_GPU_CLASSIFY_MARK_DUMP,    VL_API_GPU_CLASSIFY_LATENCY_DUMP,
   };
   gc_main.msg_id_base = setup_message_id_table();
   for (u32 i = 0; i < ARRAY_LEN(without_barrier); ++i)

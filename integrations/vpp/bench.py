@@ -12,6 +12,9 @@ anything is timed the counters of rules, the plug-in's and the acl-plugin's, are
 of the packets. A window in which a frame had other than 256 packets is refused. It ends with 77 where there is no VPP or
 none that takes the plug-in, and with 5 where a check fails.
 
+Rules of lists are taken as far as the acl-plugin can say them: without ports where the protocol is neither TCP nor UDP,
+and without flags where it is not TCP.
+
 Cases: `none/N`: no rule of N matches; `first/N`, `last/N`: the first, the last one does; `prefixes/K`: 1,024 rules of K
 pairs of prefix lengths; then the lists. Packets of lists: a rule at random, then any packet of it, each anew; none
 follows another of its flow.
@@ -61,8 +64,18 @@ class Rule:
         words = line.lstrip("@").split()
         prefix = lambda w: (int(ipaddress.ip_address(w.split("/")[0])), int(w.split("/")[1]))  # noqa: E731
         pair = lambda w: tuple(int(x, 16) for x in w.split("/"))  # noqa: E731
-        return Rule(prefix(words[0]), prefix(words[1]), (int(words[2]), int(words[4])), (int(words[5]), int(words[7])),
+        rule = Rule(prefix(words[0]), prefix(words[1]), (int(words[2]), int(words[4])), (int(words[5]), int(words[7])),
                     pair(words[8]), pair(words[9]) if len(words) > 9 else (0, 0))
+        if rule.protocol[1] not in (0, 255):
+            raise Failed(f"'{line}' is of several protocols, and the acl-plugin takes one or all")
+        # What the acl-plugin cannot say is no part of the rule for anybody: ports of other protocols than TCP and UDP, and
+        # flags of others than TCP, which lists have as well (the types of ICMP messages, in other formats).
+        protocol = rule.protocol[0] if rule.protocol[1] else 0
+        if protocol not in (6, 17):
+            rule.sport = rule.dport = (0, 65535)
+        if protocol != 6:
+            rule.flags = (0, 0)
+        return rule
 
     def key(self, rng):
         """A packet that it matches, as far as TCP and UDP go."""

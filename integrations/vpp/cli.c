@@ -1,4 +1,5 @@
-// The commands.
+// The commands. Each reads its whole line before it does anything: a word that is not expected, that stands twice or
+// that has no value behind it is an error, and nothing has changed.
 #include "gpu_classify.h"
 
 static clib_error_t* gc_report(u8* error) {
@@ -8,134 +9,168 @@ static clib_error_t* gc_report(u8* error) {
   return e;
 }
 
-// The rest of the command's line as a C string, without blanks around it; NULL: nothing is left.
-static char* gc_rest(unformat_input_t* input) {
-  u8* text = NULL;
-  if (!unformat(input, "%U", unformat_line, &text)) return NULL;
-  while (vec_len(text) != 0 && (text[vec_len(text) - 1] <= ' ')) vec_dec_len(text, 1);
-  u32 at = 0;
-  while (at < vec_len(text) && text[at] <= ' ') ++at;
-  if (at != 0) vec_delete(text, at, 0);
-  if (vec_len(text) == 0) {
-    vec_free(text);
-    return NULL;
+// ---- words of a line
+
+typedef struct {
+  const char* help;
+  u8* line;     // a C string, cut into words
+  char** word;  // C strings in it
+  u32 at;
+  clib_error_t* error;
+} gc_words_t;
+
+// The words of the line, of which the first `few` are cut off and the rest is one word.
+static gc_words_t gc_words(unformat_input_t* all, const vlib_cli_command_t* cmd, u32 few) {
+  gc_words_t w = {.help = cmd->short_help};
+  unformat_input_t line, *input = &line;
+  if (unformat_user(all, unformat_line_input, input)) {
+    uword c;
+    while ((c = unformat_get_input(input)) != UNFORMAT_END_OF_INPUT) vec_add1(w.line, (u8)c);
+    unformat_free(input);
   }
-  vec_add1(text, 0);
-  return (char*)text;
+  while (vec_len(w.line) != 0 && vec_end(w.line)[-1] <= ' ') vec_dec_len(w.line, 1);
+  vec_add1(w.line, 0);
+  for (u8* at = w.line; *at != 0;) {
+    if (*at <= ' ') {
+      *at++ = 0;
+      continue;
+    }
+    vec_add1(w.word, (char*)at);
+    if (vec_len(w.word) > few) break;
+    while (*at > ' ') ++at;
+  }
+  return w;
+}
+#define GC_ALL_WORDS 100000
+
+static clib_error_t* gc_end(gc_words_t* w) {
+  vec_free(w->line);
+  vec_free(w->word);
+  return w->error;
 }
 
-static clib_error_t* gc_unknown(unformat_input_t* input, const char* expected) {
-  return clib_error_return(0, "unknown input '%U'\n  expected: %s", format_unformat_error, input, expected);
+static char* gc_word(gc_words_t* w) {
+  return w->error == NULL && w->at < vec_len(w->word) ? w->word[w->at++] : NULL;
 }
+
+// The next word, if it is this one.
+static int gc_is(gc_words_t* w, const char* word) {
+  if (w->error != NULL || w->at >= vec_len(w->word) || strcmp(w->word[w->at], word) != 0) return 0;
+  w->at++;
+  return 1;
+}
+
+static void gc_wrong(gc_words_t* w, const char* what, const char* word) {
+  if (w->error == NULL) w->error = clib_error_return(0, "%s '%s'\n  expected: %s", what, word, w->help);
+}
+
+// Nothing but the words that were taken stands there, and at least those.
+static int gc_done(gc_words_t* w, int all) {
+  if (w->at < vec_len(w->word)) gc_wrong(w, "unknown word", w->word[w->at]);
+  if (w->error == NULL && !all) w->error = clib_error_return(0, "expected: %s", w->help);
+  return w->error == NULL;
+}
+
+// A number that stands behind `what`, decimal digits alone.
+static u32 gc_number(gc_words_t* w, const char* what) {
+  const char* word = gc_word(w);
+  u64 n = 0;
+  u32 i = 0;
+  if (w->error != NULL) return 0;
+  if (word == NULL) {
+    w->error = clib_error_return(0, "'%s' has no number behind it\n  expected: %s", what, w->help);
+    return 0;
+  }
+  for (; word[i] >= '0' && word[i] <= '9' && i < 10; ++i) n = n * 10 + (word[i] - '0');
+  if (i == 0 || word[i] != 0 || n > 0xffffffff) gc_wrong(w, "not a number, 0 to 4294967295:", word);
+  return n;
+}
+
+// ---- commands that change something
 
 static clib_error_t* gc_enable_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
-  unformat_input_t line, *input = &line;
-  const int enable = cmd->function_arg;
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
   u32 sw_if_index = ~0;
-  int output = 0;
-  clib_error_t* error = NULL;
-  if (!unformat_user(all, unformat_line_input, input)) return clib_error_return(0, "expected: %s", cmd->short_help);
-  while (error == NULL && unformat_check_input(input) != UNFORMAT_END_OF_INPUT) {
-    if (unformat(input, "output"))
-      output = 1;
-    else if (unformat(input, "input"))
-      output = 0;
-    else if (!unformat(input, "%U", unformat_vnet_sw_interface, vnet_get_main(), &sw_if_index))
-      error = gc_unknown(input, "an interface ('show interface' lists them), input or output");
+  int output = -1;
+  for (char* word; (word = gc_word(&w)) != NULL;) {
+    const int is_output = strcmp(word, "output") == 0;
+    if (is_output || strcmp(word, "input") == 0) {
+      if (output >= 0) gc_wrong(&w, "input or output stands there already:", word);
+      output = is_output;
+      continue;
+    }
+    unformat_input_t one;
+    u32 found = ~0;
+    unformat_init_string(&one, word, strlen(word));
+    if (!unformat(&one, "%U", unformat_vnet_sw_interface, vnet_get_main(), &found) ||
+        unformat_check_input(&one) != UNFORMAT_END_OF_INPUT)
+      gc_wrong(&w, "neither an interface ('show interface' lists them) nor input or output:", word);
+    else if (sw_if_index != ~0)
+      gc_wrong(&w, "an interface stands there already:", word);
+    sw_if_index = found;
+    unformat_free(&one);
   }
-  if (error == NULL && sw_if_index == ~0) error = clib_error_return(0, "expected: %s", cmd->short_help);
-  if (error == NULL) error = gc_report(gc_enable(sw_if_index, output, enable));
-  unformat_free(input);
-  return error;
+  if (gc_done(&w, sw_if_index != ~0)) w.error = gc_report(gc_enable(sw_if_index, output == 1, cmd->function_arg));
+  return gc_end(&w);
 }
 
 static clib_error_t* gc_rule_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
-  unformat_input_t line, *input = &line;
-  clib_error_t* error = NULL;
-  if (!unformat_user(all, unformat_line_input, input)) return clib_error_return(0, "expected: %s", cmd->short_help);
-  const char* step = unformat(input, "add") ? "add" : unformat(input, "del") ? "delete" : NULL;
-  char* rule = step != NULL ? gc_rest(input) : NULL;
-  if (rule == NULL) {
-    error = clib_error_return(0, "expected: %s", cmd->short_help);
-  } else {
+  gc_words_t w = gc_words(all, cmd, 1);
+  const char* step = gc_is(&w, "add") ? "add" : gc_is(&w, "del") ? "delete" : gc_is(&w, "replace") ? "replace" : NULL;
+  const char* rule = step != NULL ? gc_word(&w) : NULL;
+  if (gc_done(&w, rule != NULL)) {
     u8* text = format(0, "%s %s%c", step, rule, 0);
-    error = gc_report(gc_change_rules((char*)text));
+    w.error = gc_report(gc_change_rules((char*)text));
     vec_free(text);
   }
-  vec_free(rule);
-  unformat_free(input);
-  return error;
+  return gc_end(&w);
 }
 
 static clib_error_t* gc_file_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
-  unformat_input_t line, *input = &line;
-  u8 *path = NULL, *format = NULL;
-  clib_error_t* error = NULL;
-  if (!unformat_user(all, unformat_line_input, input)) return clib_error_return(0, "expected: %s", cmd->short_help);
-  if (unformat(input, "%s", &path)) {
-    vec_terminate_c_string(path);
-    if (unformat(input, "format %s", &format)) vec_terminate_c_string(format);
-  }
-  if (path == NULL || unformat_check_input(input) != UNFORMAT_END_OF_INPUT)
-    error = clib_error_return(0, "expected: %s", cmd->short_help);
-  else
-    error = gc_report(gc_load_file((char*)path, (char*)format));
-  vec_free(path);
-  vec_free(format);
-  unformat_free(input);
-  return error;
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  const char *path = gc_word(&w), *format = NULL;
+  int whole = path != NULL;
+  if (gc_is(&w, "format")) whole &= (format = gc_word(&w)) != NULL;
+  if (gc_done(&w, whole)) w.error = gc_report(gc_load_file(path, format));
+  return gc_end(&w);
 }
 
 static clib_error_t* gc_device_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
-  unformat_input_t line, *input = &line;
-  u8* name = NULL;
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  const char* name = gc_word(&w);
   u32 mode = SLUICE_PERSISTENT;
-  clib_error_t* error = NULL;
-  if (!unformat_user(all, unformat_line_input, input)) return clib_error_return(0, "expected: %s", cmd->short_help);
-  if (unformat(input, "%s", &name)) vec_terminate_c_string(name);
-  if (unformat(input, "mode launch"))
-    mode = SLUICE_LAUNCH;
-  else if (unformat(input, "mode persistent"))
-    mode = SLUICE_PERSISTENT;
-  else if (unformat(input, "mode adaptive"))
-    mode = SLUICE_ADAPTIVE;
-  if (name == NULL)
-    error = clib_error_return(0, "expected: %s", cmd->short_help);
-  else if (unformat_check_input(input) != UNFORMAT_END_OF_INPUT)
-    error = gc_unknown(input, "mode launch, persistent or adaptive");
-  else
-    error = gc_report(gc_set_device((char*)name, mode));
-  vec_free(name);
-  unformat_free(input);
-  return error;
+  if (gc_is(&w, "mode")) {
+    mode = gc_is(&w, "launch")       ? SLUICE_LAUNCH
+           : gc_is(&w, "persistent") ? SLUICE_PERSISTENT
+           : gc_is(&w, "adaptive")   ? SLUICE_ADAPTIVE
+                                     : ~0;
+    const char* word = mode == ~0 ? gc_word(&w) : NULL;
+    if (word != NULL) gc_wrong(&w, "no mode, which is launch, persistent or adaptive:", word);
+  }
+  if (gc_done(&w, name != NULL && mode != ~0)) w.error = gc_report(gc_set_device(name, mode));
+  return gc_end(&w);
 }
 
-static clib_error_t* gc_default_fn(vlib_main_t* vm, unformat_input_t* input, vlib_cli_command_t* cmd) {
-  if (unformat(input, "pass"))
-    gc_main.drop_unmatched = 0;
-  else if (unformat(input, "drop"))
-    gc_main.drop_unmatched = 1;
-  else
-    return clib_error_return(0, "expected: %s", cmd->short_help);
-  return NULL;
+static clib_error_t* gc_default_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  const int drop = gc_is(&w, "drop"), pass = !drop && gc_is(&w, "pass");
+  if (gc_done(&w, drop || pass || vec_len(w.word) != 0)) gc_main.drop_unmatched = drop;
+  return gc_end(&w);
 }
 
 static clib_error_t* gc_mark_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
-  unformat_input_t line, *input = &line;
-  u8* node = NULL;
-  u32 mark;
-  clib_error_t* error = NULL;
-  if (!unformat_user(all, unformat_line_input, input)) return clib_error_return(0, "expected: %s", cmd->short_help);
-  if (!unformat(input, "%u", &mark) || !(unformat(input, "next %s", &node) || unformat(input, "del")) ||
-      unformat_check_input(input) != UNFORMAT_END_OF_INPUT) {
-    error = clib_error_return(0, "expected: %s", cmd->short_help);
-  } else {
-    if (node != NULL) vec_terminate_c_string(node);
-    error = gc_report(gc_next_of_mark(mark, (char*)node));
-  }
-  vec_free(node);
-  unformat_free(input);
-  return error;
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  const u32 mark = gc_number(&w, "mark");
+  const int del = gc_is(&w, "del");
+  const char* node = !del && gc_is(&w, "next") ? gc_word(&w) : NULL;
+  if (gc_done(&w, del || node != NULL)) w.error = gc_report(gc_next_of_mark(mark, node));
+  return gc_end(&w);
+}
+
+static clib_error_t* gc_clear_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  if (gc_done(&w, 1)) w.error = gc_report(gc_clear());
+  return gc_end(&w);
 }
 
 // ---- show
@@ -175,8 +210,42 @@ static void gc_show_interfaces(vlib_main_t* vm, int output) {
   vec_free(s);
 }
 
-static clib_error_t* gc_show_fn(vlib_main_t* vm, unformat_input_t* input, vlib_cli_command_t* cmd) {
+static void gc_show_marks(vlib_main_t* vm) {
+  const gc_main_t* gm = &gc_main;
+  for (u32 mark = 0; mark < GC_MARKS; ++mark) {
+    if (gm->target_of_mark[mark] == 0) continue;
+    static const char* const packets[] = {"input", "output", "bridged input", "bridged output"};
+    const gc_target_t* t = &gm->targets[gm->target_of_mark[mark] - 1];
+    u8* s = format(0, "mark %u next", mark);
+    for (u32 i = 0; i < 2; ++i) {
+      if (t->node[i] != NULL && (i == 0 || t->node[0] == NULL || strcmp(t->node[0], t->node[1]) != 0))
+        s = format(s, " %s", t->node[i]);
+    }
+    s = format(s, ", of");
+    for (u32 i = 0, some = 0; i < 4; ++i) {
+      if ((t->packets & 1u << i) != 0) s = format(s, "%s %s", some++ != 0 ? "," : "", packets[i]);
+    }
+    vlib_cli_output(vm, "%v", s);
+    vec_free(s);
+  }
+}
+
+static void gc_show_latency(vlib_main_t* vm) {
+  vlib_cli_output(vm, "%-14s%14s%12s%12s%12s", "stage", "frames", "p50 us", "p99 us", "p99.9 us");
+  for (u32 stage = 0; stage < GC_N_STAGE; ++stage) {
+    const gc_times_t t = gc_times(stage);
+    if (t.frames != 0)
+      vlib_cli_output(vm, "%-14s%14llu%12.2f%12.2f%12.2f", gc_stage_names[stage], t.frames, t.p50_ns / 1e3,
+                      t.p99_ns / 1e3, t.p999_ns / 1e3);
+    else
+      vlib_cli_output(vm, "%-14s%14llu", gc_stage_names[stage], t.frames);
+  }
+}
+
+static clib_error_t* gc_show_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
   gc_main_t* gm = &gc_main;
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  if (!gc_done(&w, 1)) return gc_end(&w);
   sluice_acl_shape shape = {.size = sizeof shape};
   sluice_acl_measure(gm->acl, &shape);
   vlib_cli_output(vm, "libsluice %s (%s)", sluice_version(), sluice_build_revision());
@@ -184,45 +253,63 @@ static clib_error_t* gc_show_fn(vlib_main_t* vm, unformat_input_t* input, vlib_c
                   (u64)sluice_acl_size(gm->acl), sluice_acl_generation(gm->acl), sluice_acl_algorithm(gm->acl),
                   shape.tables, shape.slots, shape.bytes);
   vlib_cli_output(vm, "default %s", gm->drop_unmatched ? "drop" : "pass");
+  gc_show_marks(vm);
   gc_show_interfaces(vm, 0);
   gc_show_interfaces(vm, 1);
   gc_show_device(vm);
-  return NULL;
+  gc_show_latency(vm);
+  return gc_end(&w);
 }
 
-static clib_error_t* gc_show_rules_fn(vlib_main_t* vm, unformat_input_t* input, vlib_cli_command_t* cmd) {
-  gc_main_t* gm = &gc_main;
-  const size_t n = sluice_acl_size(gm->acl) + 1;
-  sluice_counter *counters = NULL, removed;
-  sluice_errors* errors = NULL;
-  vec_validate(counters, n - 1);
-  // Changes come from this thread alone.
-  if (sluice_acl_counters(gm->acl, counters, n, &removed, &errors) == 0) {
-    vec_free(counters);
-    return gc_report(gc_errors(errors));
+static void gc_show_rule(void* context, u32 position, const sluice_rule* rule, const sluice_counter* counter) {
+  vlib_cli_output(context, "%8u %14llu %16llu  %s  (%s:%u)", position, counter->packets, counter->bytes, rule->text,
+                  rule->file, rule->line);
+}
+
+static clib_error_t* gc_show_rules_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  gc_filter_t filter = {.from = 0, .count = ~0};
+  int count = 0;
+  for (int more = 1; more != 0 && w.error == NULL;) {
+    const char* word = w.at < vec_len(w.word) ? w.word[w.at] : "";
+    if (gc_is(&w, "from")) {
+      if (filter.from != 0) gc_wrong(&w, "stands twice:", word);
+      filter.from = gc_number(&w, word);
+      if (filter.from == 0) gc_wrong(&w, "no rule, which are numbered from 1:", "0");
+    } else if (gc_is(&w, "count")) {
+      if (count++ != 0) gc_wrong(&w, "stands twice:", word);
+      filter.count = gc_number(&w, word);
+    } else if (gc_is(&w, "hits")) {
+      if (filter.hits++ != 0) gc_wrong(&w, "stands twice:", word);
+    } else if (gc_is(&w, "match")) {
+      if (filter.match != NULL) gc_wrong(&w, "stands twice:", word);
+      filter.match = gc_word(&w);
+      if (filter.match == NULL) gc_wrong(&w, "nothing to look for behind", word);
+    } else {
+      more = 0;
+    }
   }
+  if (!gc_done(&w, 1)) return gc_end(&w);
+  sluice_counter none, removed;
   vlib_cli_output(vm, "%8s %14s %16s  %s", "rule", "packets", "bytes", "text");
-  for (u32 i = 1; i < n; ++i) {
-    sluice_rule* rule = sluice_acl_rule(gm->acl, i, NULL);
-    if (rule != NULL)
-      vlib_cli_output(vm, "%8u %14llu %16llu  %s  (%s:%u)", i, counters[i].packets, counters[i].bytes, rule->text,
-                      rule->file, rule->line);
-    sluice_rule_free(rule);
+  w.error = gc_report(gc_each_rule(&filter, gc_show_rule, vm, &none, &removed));
+  if (w.error == NULL) {
+    vlib_cli_output(vm, "%8s %14llu %16llu", "none", none.packets, none.bytes);
+    if (removed.packets != 0) vlib_cli_output(vm, "%8s %14llu %16llu", "removed", removed.packets, removed.bytes);
   }
-  vlib_cli_output(vm, "%8s %14llu %16llu", "none", counters[0].packets, counters[0].bytes);
-  if (removed.packets != 0) vlib_cli_output(vm, "%8s %14llu %16llu", "removed", removed.packets, removed.bytes);
-  vec_free(counters);
-  return NULL;
+  return gc_end(&w);
 }
 
-static clib_error_t* gc_show_latency_fn(vlib_main_t* vm, unformat_input_t* input, vlib_cli_command_t* cmd) {
-  vlib_cli_output(vm, "%U", format_gc_latency, NULL);
-  return NULL;
+static clib_error_t* gc_show_latency_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  if (gc_done(&w, 1)) gc_show_latency(vm);
+  return gc_end(&w);
 }
 
-static clib_error_t* gc_show_device_fn(vlib_main_t* vm, unformat_input_t* input, vlib_cli_command_t* cmd) {
-  gc_show_device(vm);
-  return NULL;
+static clib_error_t* gc_show_device_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
+  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  if (gc_done(&w, 1)) gc_show_device(vm);
+  return gc_end(&w);
 }
 
 /*?
@@ -243,7 +330,8 @@ VLIB_CLI_COMMAND(gc_disable_command, static) = {
 VLIB_CLI_COMMAND(gc_rule_command, static) = {
     .path = "gpu-classify rule",
     .short_help =
-        "gpu-classify rule add [at <n>] <rule> | del <n>|<rule>, where <rule> is [proto <n>] [src <prefix>] "
+        "gpu-classify rule add [at <n>] <rule> | del <n>|<rule> | replace <n> <rule>, where <rule> is [proto <n>] [src "
+        "<prefix>] "
         "[dst <prefix>] [sport <n>[-<n>]] [dport <n>[-<n>]] [tcpflags <v>/<m>] action pass|drop|mark <n>",
     .function = gc_rule_fn,
     .is_mp_safe = 1,
@@ -271,15 +359,20 @@ VLIB_CLI_COMMAND(gc_mark_command, static) = {
     .short_help = "gpu-classify mark <n> next <node> | del",
     .function = gc_mark_fn,
 };
+VLIB_CLI_COMMAND(gc_clear_command, static) = {
+    .path = "clear gpu-classify",
+    .short_help = "clear gpu-classify",
+    .function = gc_clear_fn,
+};
 VLIB_CLI_COMMAND(gc_show_command, static) = {
     .path = "show gpu-classify",
-    .short_help = "show gpu-classify [rules|latency|device]",
+    .short_help = "show gpu-classify [rules [from <n>] [count <n>] [hits] [match <text>]|latency|device]",
     .function = gc_show_fn,
     .is_mp_safe = 1,
 };
 VLIB_CLI_COMMAND(gc_show_rules_command, static) = {
     .path = "show gpu-classify rules",
-    .short_help = "show gpu-classify rules",
+    .short_help = "show gpu-classify rules [from <n>] [count <n>] [hits] [match <text>]",
     .function = gc_show_rules_fn,
     .is_mp_safe = 1,
 };

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <unistd.h>
+#include <vnet/l2/l2_in_out_feat_arc.h>
 #include <vnet/plugin/plugin.h>
 #include <vpp/app/version.h>
 
@@ -222,43 +223,140 @@ u8* gc_load_file(const char* path, const char* format) {
   return gc_renew();
 }
 
+// ---- nodes of marks
+
+// Where a packet may be sent without that it comes back, or that a node finds in its buffer what is not there: nodes at
+// which packets end, and the end of the arc of packets that come in. What else there is registers itself.
+static const struct {
+  const char *ip4, *ip6;
+  u32 packets;
+} gc_own_targets[] = {
+    {"error-drop", "error-drop",
+     GPU_CLASSIFY_INPUT | GPU_CLASSIFY_OUTPUT | GPU_CLASSIFY_L2_INPUT | GPU_CLASSIFY_L2_OUTPUT},
+    {"ip4-drop", "ip6-drop", GPU_CLASSIFY_INPUT},
+    {"ip4-punt", "ip6-punt", GPU_CLASSIFY_INPUT},
+    {"ip4-lookup", "ip6-lookup", GPU_CLASSIFY_INPUT},
+};
+
+static char* gc_copy(const char* text) {
+  return text != NULL && text[0] != 0 ? (char*)format(0, "%s%c", text, 0) : NULL;
+}
+
+// Those of VPP itself stand first, whoever comes first.
+static void gc_add_own_targets(void) {
+  if (gc_main.targets != NULL) return;
+  for (u32 i = 0; i < ARRAY_LEN(gc_own_targets); ++i) {
+    const gc_target_t target = {{gc_copy(gc_own_targets[i].ip4), gc_copy(gc_own_targets[i].ip6)},
+                                gc_own_targets[i].packets};
+    vec_add1(gc_main.targets, target);
+  }
+}
+
+// What plug-ins call by gpu_classify_register_target.
+__clib_export clib_error_t* gpu_classify_add_target(const char* ip4, const char* ip6, u32 packets) {
+  const char* names[2] = {ip4, ip6};
+  const u32 all = GPU_CLASSIFY_INPUT | GPU_CLASSIFY_OUTPUT | GPU_CLASSIFY_L2_INPUT | GPU_CLASSIFY_L2_OUTPUT;
+  if (packets == 0 || (packets & ~all) != 0)
+    return clib_error_return(0, "packets %u are none of GPU_CLASSIFY_...", packets);
+  if (ip4 == NULL && ip6 == NULL) return clib_error_return(0, "a target without a node");
+  gc_add_own_targets();
+  for (u32 i = 0; i < 2; ++i) {
+    if (names[i] == NULL) continue;
+    const vlib_node_t* node = vlib_get_node_by_name(vlib_get_main(), (u8*)names[i]);
+    if (node == NULL || node->type != VLIB_NODE_TYPE_INTERNAL)
+      return clib_error_return(0, "there is no node '%s' that takes frames", names[i]);
+    const gc_target_t* t;
+    vec_foreach(t, gc_main.targets) {
+      if ((t->node[0] != NULL && strcmp(t->node[0], names[i]) == 0) ||
+          (t->node[1] != NULL && strcmp(t->node[1], names[i]) == 0))
+        return clib_error_return(0, "node '%s' is a target already", names[i]);
+    }
+  }
+  const gc_target_t target = {{gc_copy(ip4), gc_copy(ip6)}, packets};
+  vec_add1(gc_main.targets, target);
+  return NULL;
+}
+
 u8* gc_next_of_mark(u32 mark, const char* name) {
   vlib_main_t* vm = vlib_get_main();
   gc_main_t* gm = &gc_main;
-  if (mark >= ARRAY_LEN(gm->next_of_mark))
-    return format(0, "mark %u has no next node: only marks below %u do", mark, ARRAY_LEN(gm->next_of_mark));
+  if (mark == 0) return format(0, "mark 0 is that of packets without a mark: it has no next node");
+  if (mark >= GC_MARKS) return format(0, "mark %u has no next node: only marks below %u do", mark, GC_MARKS);
   if (name == NULL || name[0] == 0) {
-    gm->next_of_mark[mark] = 0;
+    if (gm->target_of_mark[mark] == 0) return format(0, "mark %u has no next node", mark);
+    for (u32 kind = 0; kind < GC_N_KIND; ++kind) gm->next_of_mark[kind][mark] = 0;
+    gm->target_of_mark[mark] = 0;
     return NULL;
   }
-  vlib_node_t* node = vlib_get_node_by_name(vm, (u8*)name);
-  if (node == NULL || node->type != VLIB_NODE_TYPE_INTERNAL)
-    return format(0, "there is no node '%s' that takes frames ('show vlib graph' lists them)", name);
-  // Of the first sibling, and by that of all.
+  const gc_target_t *target = NULL, *t;
+  u8* known = NULL;
+  gc_add_own_targets();
+  vec_foreach(t, gm->targets) {
+    for (u32 i = 0; i < 2; ++i) {
+      if (t->node[i] == NULL || (i == 1 && t->node[0] != NULL && strcmp(t->node[0], t->node[1]) == 0)) continue;
+      if (strcmp(t->node[i], name) == 0) target = t;
+      known = format(known, "%s%s", known != NULL ? ", " : "", t->node[i]);
+    }
+  }
+  if (target == NULL) {
+    u8* error = vlib_get_node_by_name(vm, (u8*)name) == NULL
+                    ? format(0, "there is no node '%s'; nodes of marks: %v", name, known)
+                    : format(0, "node '%s' is not registered as a node of marks, which are: %v", name, known);
+    vec_free(known);
+    return error;
+  }
+  vec_free(known);
   vlib_node_t* first = vlib_get_node_by_name(vm, (u8*)"sluice-classify-ip4");
-  gm->next_of_mark[mark] = 1 + vlib_node_add_next(vm, first->index, node->index);
+  for (u32 kind = 0; kind < GC_N_KIND; ++kind) {
+    const char* node = target->node[(kind & GC_IP6) != 0];
+    // GPU_CLASSIFY_INPUT, OUTPUT, L2_INPUT, L2_OUTPUT, by the other bits of a kind.
+    const int takes = node != NULL && (target->packets & 1u << (kind >> 1)) != 0;
+    // Of the first sibling, and by that of all.
+    gm->next_of_mark[kind][mark] =
+        takes ? 1 + vlib_node_add_next(vm, first->index, vlib_get_node_by_name(vm, (u8*)node)->index) : GC_UNFIT;
+  }
+  gm->target_of_mark[mark] = 1 + (target - gm->targets);
   return NULL;
 }
 
 // ---- interfaces
 
-static int gc_feature(u32 sw_if_index, int output, int enable) {
-  int rv = vnet_feature_enable_disable(output ? "ip4-output" : "ip4-unicast",
-                                       output ? "sluice-classify-ip4-output" : "sluice-classify-ip4", sw_if_index,
-                                       enable, 0, 0);
-  if (rv != 0) return rv;
-  return vnet_feature_enable_disable(output ? "ip6-output" : "ip6-unicast",
-                                     output ? "sluice-classify-ip6-output" : "sluice-classify-ip6", sw_if_index, enable,
-                                     0, 0);
+// Bridged packets as well: an interface may become a member of a bridge domain later.
+static int gc_feature(u32 sw_if_index, u32 kind, int enable) {
+  static const char* const nodes[] = {
+#define _(name, number, node, arc, before) node,
+      foreach_gc_kind
+#undef _
+  };
+  static const char* const arcs[] = {
+#define _(name, number, node, arc, before) arc,
+      foreach_gc_kind
+#undef _
+  };
+  return (kind & GC_L2) != 0 ? vnet_l2_feature_enable_disable(arcs[kind], nodes[kind], sw_if_index, enable, 0, 0)
+                             : vnet_feature_enable_disable(arcs[kind], nodes[kind], sw_if_index, enable, 0, 0);
 }
 
 u8* gc_enable(u32 sw_if_index, int output, int enable) {
   gc_main_t* gm = &gc_main;
+  const u32 kinds[] = {0, GC_IP6, GC_L2, GC_L2 | GC_IP6};
   if (!vnet_sw_interface_is_valid(vnet_get_main(), sw_if_index)) return format(0, "no such interface");
   // Twice is once.
   if (clib_bitmap_get(gm->enabled[output], sw_if_index) == enable) return NULL;
-  const int rv = gc_feature(sw_if_index, output, enable);
-  if (rv != 0) return format(0, "the feature arc refuses it: error %d", rv);
+  if (enable) {
+    const u32 counted = clib_max(gm->counted, sw_if_index + 1);
+    for (u32 fate = 0; fate < GC_N_FATE; ++fate) {
+      for (u32 way = 0; way < 2; ++way) vlib_validate_simple_counter(&gm->fates[way][fate], counted - 1);
+      vlib_zero_simple_counter(&gm->fates[output][fate], sw_if_index);
+    }
+    gm->counted = counted;
+  }
+  for (u32 i = 0; i < ARRAY_LEN(kinds); ++i) {
+    const int rv = gc_feature(sw_if_index, kinds[i] | (output ? GC_OUTPUT : 0), enable);
+    if (rv == 0) continue;
+    while (i-- > 0) gc_feature(sw_if_index, kinds[i] | (output ? GC_OUTPUT : 0), !enable);
+    return format(0, "a feature arc refuses it: error %d", rv);
+  }
   gm->enabled[output] = clib_bitmap_set(gm->enabled[output], sw_if_index, enable);
   return NULL;
 }
@@ -267,16 +365,66 @@ u8* gc_enable(u32 sw_if_index, int output, int enable) {
 static clib_error_t* gc_interface(vnet_main_t* vnm, u32 sw_if_index, u32 is_add) {
   gc_main_t* gm = &gc_main;
   if (is_add) return NULL;
-  for (int output = 0; output < 2; ++output) {
-    if (!clib_bitmap_get(gm->enabled[output], sw_if_index)) continue;
-    gc_feature(sw_if_index, output, 0);
-    gm->enabled[output] = clib_bitmap_set(gm->enabled[output], sw_if_index, 0);
+  for (u32 kind = 0; kind < GC_N_KIND; ++kind) {
+    if (clib_bitmap_get(gm->enabled[(kind & GC_OUTPUT) != 0], sw_if_index)) gc_feature(sw_if_index, kind, 0);
   }
+  for (int output = 0; output < 2; ++output) gm->enabled[output] = clib_bitmap_set(gm->enabled[output], sw_if_index, 0);
   return NULL;
 }
 VNET_SW_INTERFACE_ADD_DEL_FUNCTION(gc_interface);
 
+// ---- counters
+
+u8* gc_clear(void) {
+  gc_main_t* gm = &gc_main;
+  sluice_errors* errors = NULL;
+  gc_worker_t* w;
+  if (sluice_acl_clear_counters(gm->acl, &errors) != 0) return gc_errors(errors);
+  vec_foreach(w, gm->workers) {
+    clib_memset(w->stages, 0, sizeof w->stages);
+    clib_memset(w->frames, 0, sizeof w->frames);
+  }
+  for (u32 fate = 0; gm->counted != 0 && fate < GC_N_FATE; ++fate) {
+    for (u32 way = 0; way < 2; ++way) vlib_clear_simple_counters(&gm->fates[way][fate]);
+  }
+  return NULL;
+}
+
+u8* gc_each_rule(const gc_filter_t* filter, gc_rule_fn_t* f, void* context, sluice_counter* none,
+                 sluice_counter* removed) {
+  gc_main_t* gm = &gc_main;
+  const size_t n = sluice_acl_size(gm->acl) + 1;
+  sluice_counter* counters = NULL;
+  sluice_errors* errors = NULL;
+  vec_validate(counters, n - 1);
+  // Changes come from this thread alone.
+  if (sluice_acl_counters(gm->acl, counters, n, removed, &errors) == 0) {
+    vec_free(counters);
+    return gc_errors(errors);
+  }
+  *none = counters[0];
+  u32 shown = 0;
+  for (u32 i = clib_max(filter->from, 1); i < n && shown < filter->count; ++i) {
+    if (filter->hits && counters[i].packets == 0) continue;
+    sluice_rule* rule = sluice_acl_rule(gm->acl, i, NULL);
+    if (rule != NULL && (filter->match == NULL || strstr(rule->text, filter->match) != NULL ||
+                         strstr(rule->file, filter->match) != NULL)) {
+      f(context, i, rule, &counters[i]);
+      ++shown;
+    }
+    sluice_rule_free(rule);
+  }
+  vec_free(counters);
+  return NULL;
+}
+
 // ---- latencies
+
+const char* const gc_stage_names[GC_N_STAGE] = {
+#define _(name, text) text,
+    foreach_gc_stage
+#undef _
+};
 
 // The clocks that so many of the frames took at most: the upper end of a bucket.
 static u64 gc_quantile(const gc_histogram_t* h, u64 frames, f64 share) {
@@ -288,63 +436,79 @@ static u64 gc_quantile(const gc_histogram_t* h, u64 frames, f64 share) {
   return 0;
 }
 
-u8* format_gc_latency(u8* s, va_list* args) {
-  static const char* const names[] = {
-#define _(name, text) text,
-      foreach_gc_stage
-#undef _
-  };
-  CLIB_UNUSED(void* nothing) = va_arg(*args, void*);
+gc_times_t gc_times(gc_stage_t stage) {
   const f64 ns = 1e9 / vlib_get_main()->clib_time.clocks_per_second;
-  s = format(s, "%-14s%14s%12s%12s%12s\n", "stage", "frames", "p50 us", "p99 us", "p99.9 us");
-  for (u32 stage = 0; stage < GC_N_STAGE; ++stage) {
-    gc_histogram_t sum = {};
-    u64 frames = 0;
-    gc_worker_t* w;
-    vec_foreach(w, gc_main.workers) for (u32 i = 0; i < GC_BUCKETS; ++i) {
-      sum.frames[i] += w->stages[stage].frames[i];
-      frames += w->stages[stage].frames[i];
-    }
-    s = format(s, "%-14s%14llu", names[stage], frames);
-    if (frames != 0)
-      s = format(s, "%12.2f%12.2f%12.2f", gc_quantile(&sum, frames, .5) * ns / 1e3,
-                 gc_quantile(&sum, frames, .99) * ns / 1e3, gc_quantile(&sum, frames, .999) * ns / 1e3);
-    s = format(s, "\n");
+  gc_histogram_t sum = {};
+  gc_times_t times = {};
+  gc_worker_t* w;
+  vec_foreach(w, gc_main.workers) for (u32 i = 0; i < GC_BUCKETS; ++i) {
+    sum.frames[i] += w->stages[stage].frames[i];
+    times.frames += w->stages[stage].frames[i];
   }
-  return s;
+  if (times.frames == 0) return times;
+  times.p50_ns = gc_quantile(&sum, times.frames, .5) * ns;
+  times.p99_ns = gc_quantile(&sum, times.frames, .99) * ns;
+  times.p999_ns = gc_quantile(&sum, times.frames, .999) * ns;
+  return times;
 }
 
 // ---- start
 
-// Part `sluice-classify` of startup.conf.
+// Part `sluice-classify` of startup.conf. It is called also where there is none. An error ends VPP.
 static clib_error_t* gc_config(vlib_main_t* vm, unformat_input_t* input) {
+  static const char empty[] = "# no rules\n";
   gc_main_t* gm = &gc_main;
-  while (unformat_check_input(input) != UNFORMAT_END_OF_INPUT) {
-    if (unformat(input, "algorithm %s", &gm->algorithm))
-      vec_terminate_c_string(gm->algorithm);
+  clib_error_t* error = NULL;
+  char* algorithm = NULL;
+  while (error == NULL && unformat_check_input(input) != UNFORMAT_END_OF_INPUT) {
+    u8* word = NULL;
+    if (!unformat(input, "%s", &word)) break;
+    vec_terminate_c_string(word);
+    if (strcmp((char*)word, "algorithm") != 0)
+      error = clib_error_return(0, "sluice-classify: unknown word '%s': expected algorithm NAME", word);
+    else if (algorithm != NULL)
+      error = clib_error_return(0, "sluice-classify: 'algorithm' stands twice");
+    else if (!unformat(input, "%s", &algorithm))
+      error = clib_error_return(0, "sluice-classify: 'algorithm' has no name behind it");
     else
-      return clib_error_return(0, "unknown input '%U'", format_unformat_error, input);
+      vec_terminate_c_string(algorithm);
+    vec_free(word);
   }
-  return NULL;
+  if (error == NULL) {
+    sluice_errors* errors = NULL;
+    sluice_acl_options options = SLUICE_ACL_OPTIONS_INIT;
+    options.algorithm = algorithm;
+    options.count = 1;
+    gm->acl = sluice_acl_read(empty, sizeof empty - 1, "gpu-classify", &options, &errors);
+    if (gm->acl == NULL) {
+      u8* text = gc_errors(errors);
+      error = algorithm != NULL ? clib_error_return(0, "sluice-classify: algorithm '%s': %v", algorithm, text)
+                                : clib_error_return(0, "sluice-classify: %v", text);
+      vec_free(text);
+    }
+  }
+  vec_free(algorithm);
+  return error;
 }
 VLIB_CONFIG_FUNCTION(gc_config, "sluice-classify");
 
+// Once the threads are known.
 static clib_error_t* gc_start(vlib_main_t* vm) {
-  static const char empty[] = "# no rules\n";
+  static char* const fates[2][GC_N_FATE] = {
+#define _(name, text) "/sluice/input/" text,
+      {foreach_gc_fate},
+#undef _
+#define _(name, text) "/sluice/output/" text,
+      {foreach_gc_fate},
+#undef _
+  };
   gc_main_t* gm = &gc_main;
-  sluice_errors* errors = NULL;
-  sluice_acl_options options = SLUICE_ACL_OPTIONS_INIT;
-  options.algorithm = gm->algorithm;
-  options.count = 1;
-  gm->acl = sluice_acl_read(empty, sizeof empty - 1, "gpu-classify", &options, &errors);
-  if (gm->acl == NULL) {
-    u8* text = gc_errors(errors);
-    clib_error_t* error = clib_error_return(0, "gpu-classify: %v", text);
-    vec_free(text);
-    return error;
-  }
   gm->overdue_clocks = 0.01 * vm->clib_time.clocks_per_second;
   vec_validate_aligned(gm->workers, vlib_get_n_threads() - 1, CLIB_CACHE_LINE_BYTES);
+  for (u32 way = 0; way < 2; ++way) {
+    for (u32 fate = 0; fate < GC_N_FATE; ++fate)
+      gm->fates[way][fate].name = gm->fates[way][fate].stat_segment_name = fates[way][fate];
+  }
   return NULL;
 }
 VLIB_MAIN_LOOP_ENTER_FUNCTION(gc_start);

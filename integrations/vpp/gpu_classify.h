@@ -20,7 +20,9 @@
   _(MARK, "packets marked by a rule")                  \
   _(NO_MATCH, "packets passed that no rule matches")   \
   _(NO_MATCH_DROP, "packets dropped, no rule matches") \
-  _(MALFORMED, "packets without usable headers")       \
+  _(UNUSABLE, "packets that no rule can judge")        \
+  _(STEERED, "marked packets given to their node")     \
+  _(UNFIT, "marked, but their node takes others")      \
   _(ON_DEVICE, "packets looked up by the device")      \
   _(ON_HOST, "looked up by worker: no room")           \
   _(OVERDUE, "looked up by worker: device late")       \
@@ -34,6 +36,49 @@ typedef enum {
 } gc_error_t;
 
 typedef enum { GC_NEXT_DROP, GC_N_NEXT } gc_next_t;
+
+// Kinds of packets, a node each: what the node is called, its feature arc, and what it runs before there. The number of
+// a kind is the sum of its bits.
+#define GC_IP6 1
+#define GC_OUTPUT 2
+#define GC_L2 4
+#define foreach_gc_kind                                                                           \
+  _(ip4, 0, "sluice-classify-ip4", "ip4-unicast", "ip4-lookup")                                   \
+  _(ip6, 1, "sluice-classify-ip6", "ip6-unicast", "ip6-lookup")                                   \
+  _(ip4_output, 2, "sluice-classify-ip4-output", "ip4-output", "interface-output")                \
+  _(ip6_output, 3, "sluice-classify-ip6-output", "ip6-output", "interface-output")                \
+  _(l2_ip4, 4, "sluice-classify-l2-ip4", "l2-input-ip4", "l2-input-feat-arc-end")                 \
+  _(l2_ip6, 5, "sluice-classify-l2-ip6", "l2-input-ip6", "l2-input-feat-arc-end")                 \
+  _(l2_ip4_output, 6, "sluice-classify-l2-ip4-output", "l2-output-ip4", "l2-output-feat-arc-end") \
+  _(l2_ip6_output, 7, "sluice-classify-l2-ip6-output", "l2-output-ip6", "l2-output-feat-arc-end")
+#define GC_N_KIND 8
+
+// Where packets of a mark go, of each kind: one more than a next node; 0: they go on as others do; GC_UNFIT: the node
+// of the mark does not take packets of this kind, so that they are dropped.
+#define GC_MARKS 256
+#define GC_UNFIT 0xffff
+
+// What happens to the packets of an interface, as counters in VPP's segment of statistics: /sluice/input/passed ...
+#define foreach_gc_fate                     \
+  _(PASSED, "passed")                       \
+  _(DROPPED, "dropped")                     \
+  _(MARKED, "marked")                       \
+  _(UNMATCHED_PASSED, "unmatched-passed")   \
+  _(UNMATCHED_DROPPED, "unmatched-dropped") \
+  _(UNUSABLE, "unusable")
+
+typedef enum {
+#define _(name, text) GC_FATE_##name,
+  foreach_gc_fate
+#undef _
+      GC_N_FATE,
+} gc_fate_t;
+
+// Nodes that packets of a mark may be sent to.
+typedef struct {
+  char* node[2];  // of IPv4, of IPv6; NULL: none
+  u32 packets;    // bits of GPU_CLASSIFY_...
+} gc_target_t;
 
 // Where a frame's time goes. On the CPU: its keys are gathered, looked up, and the packets handed on. With a device
 // GC_FLIGHT is in place of the lookup: from submission until its answers are fetched.
@@ -83,6 +128,8 @@ typedef struct {
   sluice_match matches[VLIB_FRAME_SIZE];
   u32 n, answered;
   u32 node_index;  // that took it
+  u32 interface;   // of all its packets; ~0: they have several
+  u8 kind;
   u64 generation;
   u64 since;  // clock
   u8 by;      // gc_by_t; of a frame whose answers are awaited: the device
@@ -108,7 +155,9 @@ typedef struct {
   sluice_acl* acl;
   gc_worker_t* workers;  // by thread index
   u8 drop_unmatched;
-  u16 next_of_mark[256];  // one more than the next node of marks below 256; 0: they go on as others do
+  u16 next_of_mark[GC_N_KIND][GC_MARKS];
+  vlib_simple_counter_main_t fates[2][GC_N_FATE];  // by interface: input, output
+  u32 counted;                                     // interfaces that have them
   u64 overdue_clocks;
   // Of the main thread.
   sluice_device* device;  // NULL: CPU
@@ -117,7 +166,8 @@ typedef struct {
   u32 orders;            // that are not back
   u64 switches_retired;  // of channels that are gone
   uword* enabled[2];     // bitmaps of interfaces: input, output
-  char* algorithm;
+  gc_target_t* targets;
+  u32 target_of_mark[GC_MARKS];  // one more than its index; 0: none
   u16 msg_id_base;
 } gc_main_t;
 
@@ -139,12 +189,32 @@ u8* gc_load_file(const char* path, const char* format);
 u8* gc_set_device(const char* name, u32 mode);
 u8* gc_enable(u32 sw_if_index, int output, int enable);
 u8* gc_next_of_mark(u32 mark, const char* node);
+// Counters, times and the device's frames from 0 on. With a barrier.
+u8* gc_clear(void);
 // The text of errors of libsluice, which are freed.
 u8* gc_errors(sluice_errors* errors);
 // Frees what workers have given back.
 void gc_collect(void);
 // Changes of channels between launch and persistent mode.
 u64 gc_switches(void);
-format_function_t format_gc_latency;
+// Times of frames in a stage, of all threads.
+typedef struct {
+  u64 frames;
+  u64 p50_ns, p99_ns, p999_ns;
+} gc_times_t;
+gc_times_t gc_times(gc_stage_t stage);
+extern const char* const gc_stage_names[GC_N_STAGE];
+
+// Which rules are shown.
+typedef struct {
+  u32 from, count;    // positions, from 1
+  int hits;           // those alone that have counted packets
+  const char* match;  // those alone whose text or file has it; NULL: all
+} gc_filter_t;
+// Calls f(context, position, rule, counter) for each, and gives the counters of packets that no rule matched, and of
+// rules that are gone.
+typedef void gc_rule_fn_t(void* context, u32 position, const sluice_rule* rule, const sluice_counter* counter);
+u8* gc_each_rule(const gc_filter_t* filter, gc_rule_fn_t* f, void* context, sluice_counter* none,
+                 sluice_counter* removed);
 
 clib_error_t* gc_api_init(vlib_main_t* vm);

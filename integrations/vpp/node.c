@@ -15,7 +15,7 @@ static char* gc_error_strings[] = {
 typedef struct {
   u64 generation;
   u32 rule, action, mark;
-  u8 on_device;
+  u8 on_device, unusable;
   char where[104];
   char text[160];
 } gc_trace_t;
@@ -36,7 +36,8 @@ static u8* format_gc_trace(u8* s, va_list* args) {
       s = format(s, "gpu-classify: mark %u", t->mark);
       break;
     default:
-      s = format(s, "gpu-classify: %s, no rule matches", gm->drop_unmatched ? "drop" : "pass");
+      s = t->unusable ? format(s, "gpu-classify: drop, no rule can judge it")
+                      : format(s, "gpu-classify: %s, no rule matches", gm->drop_unmatched ? "drop" : "pass");
   }
   if (t->rule != 0) s = format(s, ", rule %u (%s) %s", t->rule, t->where, t->text);
   return format(s, ", generation %llu, by %s", t->generation, t->on_device ? "device" : "cpu");
@@ -44,7 +45,7 @@ static u8* format_gc_trace(u8* s, va_list* args) {
 
 // The rule as it stands now, which is the one that matched where the list is still of that generation.
 static void gc_trace(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_buffer_t* b, const sluice_match* m,
-                     u64 generation, u8 on_device) {
+                     u64 generation, u8 on_device, u8 unusable) {
   gc_trace_t* t = vlib_add_trace(vm, node, b, sizeof *t);
   clib_memset(t, 0, sizeof *t);
   t->generation = generation;
@@ -52,6 +53,7 @@ static void gc_trace(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_buffer_t* 
   t->action = m->action;
   t->mark = m->mark;
   t->on_device = on_device;
+  t->unusable = unusable;
   if (m->rule == 0) return;
   sluice_rule* rule = sluice_acl_rule(gc_main.acl, m->rule, NULL);
   if (rule != NULL && rule->generation == generation) {
@@ -65,9 +67,44 @@ static void gc_trace(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_buffer_t* 
 
 // ---- keys
 
-// Everything that is not plain, by the library's parser. Returns whether rules can match it.
+// Fragments that keep a header from the rules, so that what they deny can be completed behind them (RFC 1858, RFC
+// 3128): a first fragment of TCP without its whole header, or of another protocol without a field that rules test; a
+// fragment of TCP with the offset 8. The headers of the packet are there.
+static int gc_is_tiny(const sluice_key* key, const u8* ip, u32 captured) {
+  if ((key->bits & SLUICE_KEY_FRAGMENT) == 0) return 0;
+  if ((key->bits & SLUICE_KEY_LATER_FRAGMENT) == 0) {
+    if ((key->bits & SLUICE_KEY_SHORT_L4) == 0) return 0;
+    const int icmp = key->protocol == (key->family == 4 ? 1 : 58);
+    return key->protocol == 6 || (icmp ? (key->bits & SLUICE_KEY_NO_FLAGS) != 0 : (key->bits & SLUICE_KEY_PORTS) == 0);
+  }
+  if (key->protocol != 6) return 0;
+  if (key->family == 4) return (ip[6] & 0x1f) == 0 && ip[7] == 1;
+  u8 next = ip[6];
+  for (u32 at = 40; at + 8 <= captured;) {
+    u32 bytes = next == 51 ? (ip[at + 1] + 2) * 4 : (ip[at + 1] + 1) * 8;
+    if (next == 44) {
+      // One with the offset 0 may stand before it.
+      const u32 offset = ((u32)ip[at + 2] << 8 | ip[at + 3]) >> 3;
+      if (offset != 0) return offset == 1;
+      bytes = 8;
+    }
+    next = ip[at];
+    at += bytes;
+  }
+  return 0;
+}
+
+// Everything that is not plain, by the library's parser. Returns whether rules can judge it; what they cannot judge has
+// a key that none matches. Bytes are those of the IP
+// packet, without what pads the frame.
 static int __attribute__((noinline)) gc_key_slowly(sluice_key* key, const u8* ip, u32 captured, u32 wire) {
-  return sluice_key_of_packet(ip, captured, wire, key) == 0;
+  u32 length = 0;
+  if (captured >= 20 && ip[0] >> 4 == 4) length = (u32)ip[2] << 8 | ip[3];
+  if (captured >= 40 && ip[0] >> 4 == 6 && (ip[4] | ip[5]) != 0) length = 40 + ((u32)ip[4] << 8 | ip[5]);
+  if (length >= 20 && length < wire) wire = length;
+  if (sluice_key_of_packet(ip, clib_min(captured, wire), wire, key) == 0 && !gc_is_tiny(key, ip, captured)) return 1;
+  key->family = 0;
+  return 0;
 }
 
 static_always_inline u64 gc_load64(const u8* from) {
@@ -110,7 +147,7 @@ static_always_inline int gc_key4(sluice_key* key, const u8* ip, u32 captured, u3
     return gc_key_slowly(key, ip, captured, wire);
   gc_store(key, 0, clib_net_to_host_u32((u32)(w1 >> 32)), 0, clib_net_to_host_u32(gc_load32(ip + 16)),
            gc_l4(ip + 20, tcp) | (u64)protocol << 48 | (w0 >> 10 & 0x3f) << 56,
-           4 | SLUICE_KEY_PORTS << 8 | (u64)wire << 32);
+           4 | SLUICE_KEY_PORTS << 8 | (u64)total << 32);
   return 1;
 }
 
@@ -124,30 +161,39 @@ static_always_inline int gc_key6(sluice_key* key, const u8* ip, u32 captured, u3
   gc_store(key, clib_net_to_host_u64(gc_load64(ip + 8)), clib_net_to_host_u64(gc_load64(ip + 16)),
            clib_net_to_host_u64(gc_load64(ip + 24)), clib_net_to_host_u64(gc_load64(ip + 32)),
            gc_l4(ip + 40, tcp) | (u64)protocol << 48 | (w0 >> 54 & 0x3f) << 56,
-           6 | SLUICE_KEY_PORTS << 8 | (u64)wire << 32);
+           6 | SLUICE_KEY_PORTS << 8 | (u64)total << 32);
   return 1;
 }
 
-// Returns how many packets no rule can match.
-static_always_inline u32 gc_gather(vlib_main_t* vm, vlib_buffer_t** bufs, u32 n, sluice_key* keys, u16* nexts,
-                                   int is_ip6, int is_output) {
-  u32 malformed = 0;
+// Returns the interface of all packets, or ~0 where they have several. The next node of a packet that no rule can judge
+// is to drop it, which no match changes.
+static_always_inline u32 gc_gather(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_buffer_t** bufs, u32 n,
+                                   sluice_key* keys, u16* nexts, u32 kind) {
+  const int is_ip6 = (kind & GC_IP6) != 0, is_output = (kind & GC_OUTPUT) != 0, is_l2 = (kind & GC_L2) != 0;
   // Packets of one interface have one configuration: the next node is looked up when it changes.
   u32 config = ~0, config_after = ~0;
   u16 next = 0;
+  const u32 first = vnet_buffer(bufs[0])->sw_if_index[is_output ? VLIB_TX : VLIB_RX];
+  u32 others = 0;
   for (u32 i = 0; i < n; ++i) {
-    if (i + 8 < n) vlib_prefetch_buffer_header(bufs[i + 8], LOAD);
+    if (i + 8 < n) {
+      vlib_prefetch_buffer_header(bufs[i + 8], LOAD);
+      clib_prefetch_store(&gpu_classify_mark(bufs[i + 8]));
+    }
     if (i + 4 < n) {
       const u8* ahead = vlib_buffer_get_current(bufs[i + 4]);
       clib_prefetch_load((void*)ahead);
-      if (is_output || is_ip6) clib_prefetch_load((void*)(ahead + 63));
+      if (is_output || is_ip6 || is_l2) clib_prefetch_load((void*)(ahead + 63));
     }
     vlib_buffer_t* b = bufs[i];
-    const u32 skip = is_output ? vnet_buffer(b)->ip.save_rewrite_length : 0;
+    const u32 skip = is_l2 ? vnet_buffer(b)->l2.l2_len : is_output ? vnet_buffer(b)->ip.save_rewrite_length : 0;
     const u8* ip = (const u8*)vlib_buffer_get_current(b) + skip;
     const u32 captured = b->current_length > skip ? b->current_length - skip : 0;
     const u32 wire = b->flags & VLIB_BUFFER_NEXT_PRESENT ? vlib_buffer_length_in_chain(vm, b) - skip : captured;
-    malformed += !(is_ip6 ? gc_key6(&keys[i], ip, captured, wire) : gc_key4(&keys[i], ip, captured, wire));
+    const int usable = is_ip6 ? gc_key6(&keys[i], ip, captured, wire) : gc_key4(&keys[i], ip, captured, wire);
+    // Of a packet that had this buffer before, another mark may stand there.
+    gpu_classify_mark(b) = 0;
+    others |= vnet_buffer(b)->sw_if_index[is_output ? VLIB_TX : VLIB_RX] ^ first;
     if (PREDICT_FALSE(b->current_config_index != config)) {
       config = b->current_config_index;
       vnet_feature_next_u16(&next, b);
@@ -156,8 +202,12 @@ static_always_inline u32 gc_gather(vlib_main_t* vm, vlib_buffer_t** bufs, u32 n,
       b->current_config_index = config_after;
     }
     nexts[i] = next;
+    if (PREDICT_FALSE(!usable)) {
+      nexts[i] = GC_NEXT_DROP;
+      b->error = node->errors[GC_ERROR_UNUSABLE];
+    }
   }
-  return malformed;
+  return others == 0 ? first : ~0;
 }
 
 // ---- answers
@@ -166,45 +216,89 @@ static_always_inline void gc_time(gc_worker_t* w, gc_stage_t stage, u64 clocks) 
   w->stages[stage].frames[gc_bucket(clocks)]++;
 }
 
+// `next`: as it was gathered. The next node of an arc does not drop.
+static_always_inline gc_fate_t gc_fate(const sluice_match* m, u16 next, u8 drop_unmatched) {
+  switch (m->action) {
+    case SLUICE_PERMIT:
+      return GC_FATE_PASSED;
+    case SLUICE_MARK:
+      return GC_FATE_MARKED;
+    case SLUICE_NO_MATCH:
+      if (PREDICT_FALSE(next == GC_NEXT_DROP)) return GC_FATE_UNUSABLE;
+      return drop_unmatched ? GC_FATE_UNMATCHED_DROPPED : GC_FATE_UNMATCHED_PASSED;
+    default:
+      return GC_FATE_DROPPED;
+  }
+}
+
+// Interfaces that were never enabled have no counters: a packet generator may send packets of such to a node.
+static_always_inline void gc_count_fate(vlib_main_t* vm, int output, gc_fate_t fate, u32 interface, u32 packets) {
+  vlib_simple_counter_main_t* of = &gc_main.fates[output][fate];
+  if (packets != 0 && PREDICT_TRUE(interface < gc_main.counted))
+    vlib_increment_simple_counter(of, vm->thread_index, interface, packets);
+}
+
+// Of a frame whose packets have several interfaces.
+static void __attribute__((noinline))
+gc_count_each(vlib_main_t* vm, const u32* from, const u8* fates, u32 n, int output) {
+  for (u32 i = 0; i < n; ++i) {
+    const u32 interface = vnet_buffer(vlib_get_buffer(vm, from[i]))->sw_if_index[output ? VLIB_TX : VLIB_RX];
+    gc_count_fate(vm, output, fates[i], interface, 1);
+  }
+}
+
 // Puts drops and marks over the next nodes of packets that pass, and hands all on. `node` enqueues; what is counted is
 // counted on the node `counted`, which took the frame.
 static_always_inline void gc_hand_on(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_node_runtime_t* counted,
-                                     u32* from, u16* nexts, const sluice_match* matches, u32 n, u64 generation,
-                                     u8 on_device) {
+                                     u32* from, u16* nexts, const sluice_match* matches, u32 n, u32 interface, u32 kind,
+                                     u64 generation, u8 on_device) {
   const gc_main_t* gm = &gc_main;
   const u8 drop_unmatched = gm->drop_unmatched;
-  u32 unmatched = 0, marked = 0, dropped = 0;
+  const int output = (kind & GC_OUTPUT) != 0;
+  u32 fates[GC_N_FATE] = {};
+  u8 fate_of[VLIB_FRAME_SIZE];
+  STATIC_ASSERT(GC_FATE_PASSED == 0, "what most packets have");
+  clib_memset_u8(fate_of, GC_FATE_PASSED, sizeof fate_of);
+  u32 others = 0;
   for (u32 i = 0; i < n; ++i) {
     const sluice_match* m = &matches[i];
     if (PREDICT_TRUE(m->action == SLUICE_PERMIT)) continue;
-    if (m->action == SLUICE_NO_MATCH && !drop_unmatched) {
-      ++unmatched;
-      continue;
-    }
+    const gc_fate_t fate = gc_fate(m, nexts[i], drop_unmatched);
+    ++others;
+    fates[fate]++;
+    fate_of[i] = fate;
+    if (fate == GC_FATE_UNMATCHED_PASSED || fate == GC_FATE_UNUSABLE) continue;
     vlib_buffer_t* b = vlib_get_buffer(vm, from[i]);
-    if (m->action == SLUICE_MARK) {
+    if (fate == GC_FATE_MARKED) {
       gpu_classify_mark(b) = m->mark;
-      const u16 next = m->mark < ARRAY_LEN(gm->next_of_mark) ? gm->next_of_mark[m->mark] : 0;
-      if (next != 0) nexts[i] = next - 1;
-      ++marked;
+      const u16 next = m->mark < GC_MARKS ? gm->next_of_mark[kind][m->mark] : 0;
+      if (next == 0) continue;
+      // A node that drops or punts counts it.
+      b->error = counted->errors[next == GC_UNFIT ? GC_ERROR_UNFIT : GC_ERROR_STEERED];
+      nexts[i] = next == GC_UNFIT ? GC_NEXT_DROP : next - 1;
       continue;
     }
     // The drop node counts it.
-    b->error = counted->errors[m->action == SLUICE_DENY ? GC_ERROR_DROP : GC_ERROR_NO_MATCH_DROP];
+    b->error = counted->errors[fate == GC_FATE_DROPPED ? GC_ERROR_DROP : GC_ERROR_NO_MATCH_DROP];
     nexts[i] = GC_NEXT_DROP;
-    ++dropped;
   }
-  const u32 passed = n - unmatched - marked - dropped;
+  fates[GC_FATE_PASSED] = n - others;
   const u32 index = counted->node_index;
-  if (passed != 0) vlib_node_increment_counter(vm, index, GC_ERROR_PASS, passed);
-  if (unmatched != 0) vlib_node_increment_counter(vm, index, GC_ERROR_NO_MATCH, unmatched);
-  if (marked != 0) vlib_node_increment_counter(vm, index, GC_ERROR_MARK, marked);
+  if (fates[GC_FATE_PASSED] != 0) vlib_node_increment_counter(vm, index, GC_ERROR_PASS, fates[GC_FATE_PASSED]);
+  if (fates[GC_FATE_UNMATCHED_PASSED] != 0)
+    vlib_node_increment_counter(vm, index, GC_ERROR_NO_MATCH, fates[GC_FATE_UNMATCHED_PASSED]);
+  if (fates[GC_FATE_MARKED] != 0) vlib_node_increment_counter(vm, index, GC_ERROR_MARK, fates[GC_FATE_MARKED]);
+  if (PREDICT_TRUE(interface != ~0)) {
+    for (u32 fate = 0; fate < GC_N_FATE; ++fate) gc_count_fate(vm, output, fate, interface, fates[fate]);
+  } else {
+    gc_count_each(vm, from, fate_of, n, output);
+  }
   // The node that polls runs without a frame, which would say whether some are traced.
   if (PREDICT_FALSE(vm->trace_main.trace_enable)) {
     for (u32 i = 0; i < n; ++i) {
       vlib_buffer_t* b = vlib_get_buffer(vm, from[i]);
       if ((b->flags & VLIB_BUFFER_IS_TRACED) == 0) continue;
-      gc_trace(vm, node, b, &matches[i], generation, on_device);
+      gc_trace(vm, node, b, &matches[i], generation, on_device, fate_of[i] == GC_FATE_UNUSABLE);
       if (node != counted) vlib_trace_next_frame(vm, node, nexts[i]);
     }
   }
@@ -282,8 +376,8 @@ static u32 gc_drain(vlib_main_t* vm, vlib_node_runtime_t* node, gc_worker_t* w, 
     if (f->by == GC_BY_DEVICE) gc_time(w, GC_FLIGHT, answered - f->since);
     w->frames[f->by]++;
     vlib_node_increment_counter(vm, f->node_index, counter_of[f->by], f->n);
-    gc_hand_on(vm, node, vlib_node_get_runtime(vm, f->node_index), f->buffers, f->nexts, f->matches, f->n,
-               f->generation, f->by == GC_BY_DEVICE);
+    gc_hand_on(vm, node, vlib_node_get_runtime(vm, f->node_index), f->buffers, f->nexts, f->matches, f->n, f->interface,
+               f->kind, f->generation, f->by == GC_BY_DEVICE);
     gc_time(w, GC_HAND_ON, clib_cpu_time_now() - answered);
     packets += f->n;
   }
@@ -297,14 +391,16 @@ static_always_inline int gc_has_device(const gc_worker_t* w) {
 }
 
 // The frame waits for the device, or for the frames before it.
-static void __attribute__((noinline))
-gc_put_off(vlib_main_t* vm, vlib_node_runtime_t* node, gc_worker_t* w, const u32* from, const u16* nexts, u32 n) {
+static void __attribute__((noinline)) gc_put_off(vlib_main_t* vm, vlib_node_runtime_t* node, gc_worker_t* w,
+                                                 const u32* from, const u16* nexts, u32 n, u32 interface, u32 kind) {
   if (w->tail - w->head == GC_QUEUE) gc_drain(vm, node, w, 1);
   gc_waiting_t* f = &w->waiting[w->tail % GC_QUEUE];
   clib_memcpy_fast(f->buffers, from, n * sizeof from[0]);
   clib_memcpy_fast(f->nexts, nexts, n * sizeof nexts[0]);
   f->n = n;
   f->node_index = node->node_index;
+  f->interface = interface;
+  f->kind = kind;
   f->since = clib_cpu_time_now();
   if (gc_has_device(w) && sluice_channel_submit(w->channel, w->keys, n) == n) {
     f->by = GC_BY_DEVICE;
@@ -321,8 +417,7 @@ gc_put_off(vlib_main_t* vm, vlib_node_runtime_t* node, gc_worker_t* w, const u32
 
 // ---- the nodes
 
-static_always_inline uword gc_classify(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame, int is_ip6,
-                                       int is_output) {
+static_always_inline uword gc_classify(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame, u32 kind) {
   gc_worker_t* w = &gc_main.workers[vm->thread_index];
   u32* from = vlib_frame_vector_args(frame);
   const u32 n = frame->n_vectors;
@@ -331,34 +426,27 @@ static_always_inline uword gc_classify(vlib_main_t* vm, vlib_node_runtime_t* nod
   const u64 begin = clib_cpu_time_now();
   vlib_get_buffers(vm, from, bufs, n);
   if (PREDICT_FALSE(__atomic_load_n(&w->order, __ATOMIC_RELAXED) != NULL)) gc_take_order(w);
-  const u32 malformed = gc_gather(vm, bufs, n, w->keys, nexts, is_ip6, is_output);
-  if (PREDICT_FALSE(malformed != 0)) vlib_node_increment_counter(vm, node->node_index, GC_ERROR_MALFORMED, malformed);
+  const u32 interface = gc_gather(vm, node, bufs, n, w->keys, nexts, kind);
   const u64 gathered = clib_cpu_time_now();
   gc_time(w, GC_GATHER, gathered - begin);
   if (PREDICT_FALSE(gc_has_device(w) || w->head != w->tail)) {
-    gc_put_off(vm, node, w, from, nexts, n);
+    gc_put_off(vm, node, w, from, nexts, n, interface, kind);
     return n;
   }
   const u64 generation = sluice_acl_classify(gc_main.acl, w->keys, n, w->matches);
   const u64 found = clib_cpu_time_now();
   gc_time(w, GC_LOOKUP, found - gathered);
-  gc_hand_on(vm, node, node, from, nexts, w->matches, n, generation, 0);
+  gc_hand_on(vm, node, node, from, nexts, w->matches, n, interface, kind, generation, 0);
   gc_time(w, GC_HAND_ON, clib_cpu_time_now() - found);
   return n;
 }
 
-VLIB_NODE_FN(gc_ip4_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
-  return gc_classify(vm, node, frame, 0, 0);
-}
-VLIB_NODE_FN(gc_ip6_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
-  return gc_classify(vm, node, frame, 1, 0);
-}
-VLIB_NODE_FN(gc_ip4_output_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
-  return gc_classify(vm, node, frame, 0, 1);
-}
-VLIB_NODE_FN(gc_ip6_output_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
-  return gc_classify(vm, node, frame, 1, 1);
-}
+#define _(name, kind, node_name, arc, before)                                                          \
+  VLIB_NODE_FN(gc_##name##_node)(vlib_main_t * vm, vlib_node_runtime_t * node, vlib_frame_t * frame) { \
+    return gc_classify(vm, node, frame, kind);                                                         \
+  }
+foreach_gc_kind
+#undef _
 
 // An interrupt that it renews while frames wait: every loop, and at no cost while none do.
 VLIB_NODE_FN(gc_poll_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
@@ -395,25 +483,17 @@ VLIB_REGISTER_NODE(gc_ip4_node) = {
 GC_SIBLING(gc_ip6_node, "sluice-classify-ip6", VLIB_NODE_TYPE_INTERNAL, 0);
 GC_SIBLING(gc_ip4_output_node, "sluice-classify-ip4-output", VLIB_NODE_TYPE_INTERNAL, 0);
 GC_SIBLING(gc_ip6_output_node, "sluice-classify-ip6-output", VLIB_NODE_TYPE_INTERNAL, 0);
+GC_SIBLING(gc_l2_ip4_node, "sluice-classify-l2-ip4", VLIB_NODE_TYPE_INTERNAL, 0);
+GC_SIBLING(gc_l2_ip6_node, "sluice-classify-l2-ip6", VLIB_NODE_TYPE_INTERNAL, 0);
+GC_SIBLING(gc_l2_ip4_output_node, "sluice-classify-l2-ip4-output", VLIB_NODE_TYPE_INTERNAL, 0);
+GC_SIBLING(gc_l2_ip6_output_node, "sluice-classify-l2-ip6-output", VLIB_NODE_TYPE_INTERNAL, 0);
 GC_SIBLING(gc_poll_node, "sluice-classify-poll", VLIB_NODE_TYPE_INPUT, VLIB_NODE_STATE_INTERRUPT);
 
-VNET_FEATURE_INIT(gc_ip4_feature, static) = {
-    .arc_name = "ip4-unicast",
-    .node_name = "sluice-classify-ip4",
-    .runs_before = VNET_FEATURES("ip4-lookup"),
-};
-VNET_FEATURE_INIT(gc_ip6_feature, static) = {
-    .arc_name = "ip6-unicast",
-    .node_name = "sluice-classify-ip6",
-    .runs_before = VNET_FEATURES("ip6-lookup"),
-};
-VNET_FEATURE_INIT(gc_ip4_output_feature, static) = {
-    .arc_name = "ip4-output",
-    .node_name = "sluice-classify-ip4-output",
-    .runs_before = VNET_FEATURES("interface-output"),
-};
-VNET_FEATURE_INIT(gc_ip6_output_feature, static) = {
-    .arc_name = "ip6-output",
-    .node_name = "sluice-classify-ip6-output",
-    .runs_before = VNET_FEATURES("interface-output"),
-};
+#define _(name, kind, node, arc, before)             \
+  VNET_FEATURE_INIT(gc_##name##_feature, static) = { \
+      .arc_name = arc,                               \
+      .node_name = node,                             \
+      .runs_before = VNET_FEATURES(before),          \
+  };
+foreach_gc_kind
+#undef _

@@ -335,7 +335,7 @@ size_t sluice_acl_counters(const sluice_acl* acl, sluice_counter* counters, size
     if (acl == nullptr || (counters == nullptr && n != 0)) return bad_argument("the list or the counters are NULL");
     HitLedger* const ledger = acl->table->ledger();
     if (ledger == nullptr) return Error("this list does not count", "open it with the option `count`");
-    const HitLedger::Counts counts = ledger->read(AclTable::name());
+    const HitLedger::Counts counts = ledger->read_since_clear(AclTable::name());
     // As of the version that they are of.
     std::optional<RulePositions> positions;
     if (counts.image->patches() != nullptr) {
@@ -350,6 +350,16 @@ size_t sluice_acl_counters(const sluice_acl* acl, sluice_counter* counters, size
     }
     if (removed != nullptr) *removed = {counts.removed.packets, counts.removed.bytes};
     return all;
+  });
+}
+
+int sluice_acl_clear_counters(sluice_acl* acl, sluice_errors** errors) {
+  return guarded(errors, -1, [&]() -> Result<int> {
+    if (acl == nullptr) return bad_argument("the list is NULL");
+    HitLedger* const ledger = acl->table->ledger();
+    if (ledger == nullptr) return Error("this list does not count", "open it with the option `count`");
+    ledger->clear();
+    return 0;
   });
 }
 

@@ -372,7 +372,22 @@ TEST(ApiAcl, CountersFollowTheirRules) {
     ASSERT_EQ(sluice_acl_change(acl.get(), "delete 3\n", "c", nullptr), 0);
     EXPECT_EQ(read().packets, 4u);
     EXPECT_EQ(counters[2].packets, 2u);
+    // From 0 on, also of what is gone, and they follow their rules as before.
+    ASSERT_EQ(sluice_acl_clear_counters(acl.get(), nullptr), 0);
+    EXPECT_EQ(read().packets, 0u);
+    for (size_t i = 0; i <= sluice_acl_size(acl.get()); ++i)
+      EXPECT_EQ(counters[i].packets + counters[i].bytes, 0u) << i;
+    classify(acl.get(), keys);
+    ASSERT_EQ(sluice_acl_change(acl.get(), "delete 1\n", "c", nullptr), 0);
+    EXPECT_EQ(read().packets, 0u);
+    EXPECT_EQ(counters[1].packets, 1u);
+    EXPECT_EQ(counters[0].packets, 3u);
   }
+  const auto silent = acl_of("permit tcp from any to any\n", nullptr, false);
+  Errors errors;
+  EXPECT_EQ(sluice_acl_clear_counters(silent.get(), &errors), -1);
+  EXPECT_NE(errors.text().find("does not count"), std::string::npos);
+  EXPECT_EQ(sluice_acl_clear_counters(nullptr, nullptr), -1);
 }
 
 TEST(ApiAcl, ManyThreadsCountEveryPacket) {

@@ -52,7 +52,7 @@ thread_local bool Membership::over = false;
 
 }  // namespace
 
-constinit thread_local ReaderWord* reader_word [[gnu::tls_model("initial-exec")]] = nullptr;
+constinit thread_local ReaderWord* reader_word = nullptr;
 
 #if defined(SLUICE_SANITIZED_THREADS)
 // It does not know the call.

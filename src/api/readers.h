@@ -35,9 +35,10 @@ class Readers {
   static const bool fenced_by_writer;
 };
 
-// nullptr: the thread has not read yet. Its place is fixed when the library is loaded, also by dlopen, which keeps room
-// for such words: no call per lookup to find it.
-extern constinit thread_local ReaderWord* reader_word [[gnu::tls_model("initial-exec")]];
+// nullptr: the thread has not read yet. In a shared library a call finds it, once for each burst of lookups. A fixed
+// place (the model initial-exec) would save that call and make the whole library one that dlopen refuses where other
+// libraries have taken the room for such words.
+extern constinit thread_local ReaderWord* reader_word;
 
 // While one lives, what its thread finds current stays. They may nest, as in a signal handler.
 class Reading {

@@ -328,6 +328,8 @@ class File {
     AclRule rule;
     std::vector<Address> src, dst;
     std::vector<PortRange> sport, dport;
+    std::vector<Word> parts;  // of a keyed rule
+    bool keyed = false;
     bool loose_ports = false;
     bool ah = false;  // the protocol 51, by its name or number
     bool has_action = false;
@@ -344,9 +346,10 @@ class File {
     draft.dport.clear();
     draft.loose_ports = draft.ah = draft.has_action = draft.protocol_unknown = draft.addresses_unknown = false;
     const size_t start = words_[0].at;
-    const bool keyed = is_key(peek());
+    draft.parts.clear();
+    draft.keyed = is_key(peek());
     const size_t errors = found_.error_count();
-    keyed ? keyed_rule(draft) : worded_rule(draft);
+    draft.keyed ? keyed_rule(draft) : worded_rule(draft);
     if (found_.error_count() == errors) {
       emit(draft, start);
     } else if (!draft.addresses_unknown && !draft.src.empty() && !draft.dst.empty()) {
@@ -412,6 +415,7 @@ class File {
     while (more() && !enough()) {
       const Word key = take();
       bool good = true;
+      part(draft, key);
       if (same_word(key.text, "src")) {
         good = addresses(draft.src, "a source address");
         draft.addresses_unknown |= !good;
@@ -434,8 +438,47 @@ class File {
       if (!good && is_key(key.text) && !resume(begins_part)) break;
     }
     if (!draft.has_action && !enough()) fail(Word{{}, end_}, "an action", "action pass|drop|mark(N)");
+    parts_fit(draft);
     if (draft.src.empty()) draft.src.push_back({});
     if (draft.dst.empty()) draft.dst.push_back({});
+  }
+
+  // What a part of a keyed rule is about: two that are about the same cannot both be meant.
+  static std::string_view subject(std::string_view word) {
+    if (same_word(word, "tcp-flags")) return "flags";
+    if (same_word(word, "no-frag") || same_word(word, "first-frag") || same_word(word, "later-frag")) return "frag";
+    return word;
+  }
+
+  // Keyed rules are typed at a prompt, and the part that would win or be left out there is a mistake.
+  void part(Draft& draft, const Word& key) {
+    if (!begins_part(key.text)) return;
+    const auto before =
+        std::ranges::find_if(draft.parts, [&](const Word& w) { return same_word(subject(w.text), subject(key.text)); });
+    if (before == draft.parts.end()) {
+      draft.parts.push_back(key);
+    } else if (same_word(before->text, key.text)) {
+      fail(key.at, key.text.size(), fmt::format("'{}' stands twice", key.text), "each part once");
+    } else {
+      fail(key.at, key.text.size(), fmt::format("'{}' stands beside '{}'", key.text, before->text), "one of the two");
+    }
+  }
+
+  void parts_fit(const Draft& draft) {
+    const AclRule& rule = draft.rule;
+    if (draft.protocol_unknown || rule.protocol_mask != 0xff) return;
+    const uint8_t p = rule.protocol;
+    const bool has_ports = p == 6 || p == 17 || p == 33 || p == 132 || p == 136;
+    for (const Word& w : draft.parts) {
+      const bool ports = same_word(w.text, "sport") || same_word(w.text, "dport");
+      if (ports && !has_ports && !draft.loose_ports) {
+        fail(w.at, w.text.size(), fmt::format("'{}' stands beside a protocol that has no ports", w.text),
+             "proto tcp, udp, udplite, sctp or dccp, or none");
+      } else if (same_word(subject(w.text), "flags") && p != 6) {
+        fail(w.at, w.text.size(), fmt::format("'{}' stands beside a protocol that has no TCP flags", w.text),
+             "proto tcp, or none");
+      }
+    }
   }
 
   std::string_view previous() const { return next_ > 0 ? words_[next_ - 1].text : std::string_view(); }
@@ -548,7 +591,12 @@ class File {
       out.push_back({});
       return true;
     }
-    if (const auto prefix = parse_prefix(item.text)) {
+    bool host_bits = false;
+    if (const auto prefix = parse_prefix(item.text, &host_bits)) {
+      if (draft_.keyed && host_bits) {
+        return fail(item.at, item.text.size(), fmt::format("{} has host bits set", item.text),
+                    fmt::format("the prefix {}, or an address without a length", to_string(*prefix)));
+      }
       out.push_back({prefix->address.family, *prefix});
       return true;
     }

@@ -137,6 +137,45 @@ TEST(NativeRules, ReadsKeyedRules) {
   EXPECT_EQ(set.rules[2].family, 0);
 }
 
+TEST(NativeRules, APartOfAKeyedRuleStandsOnceAndFitsItsProtocol) {
+  struct Case {
+    const char* text;
+    const char* place;
+    const char* says;
+  };
+  const Case cases[] = {
+      {"proto 6 action drop action pass", "1:21:", "'action' stands twice"},
+      {"src 10.0.0.0/8 src 11.0.0.0/8 action drop", "1:16:", "'src' stands twice"},
+      {"dst any dst any action drop", "1:9:", "'dst' stands twice"},
+      {"proto 6 proto 17 action drop", "1:9:", "'proto' stands twice"},
+      {"proto 6 sport 1 sport 2 action drop", "1:17:", "'sport' stands twice"},
+      {"proto 6 dport 1 dport 2 action drop", "1:17:", "'dport' stands twice"},
+      {"proto 6 tcp-flags 2/2 flags SYN action drop", "1:23:", "'flags' stands beside 'tcp-flags'"},
+      {"proto 6 frag no-frag action drop", "1:14:", "'no-frag' stands beside 'frag'"},
+      {"action drop dscp 1 dscp 2", "1:20:", "'dscp' stands twice"},
+      {"proto 17 tcp-flags 0x02/0x12 action drop",
+       "1:10:", "'tcp-flags' stands beside a protocol that has no TCP flags"},
+      {"action drop flags SYN proto udp", "1:13:", "'flags' stands beside a protocol that has no TCP flags"},
+      {"proto 1 dport 80 action drop", "1:9:", "'dport' stands beside a protocol that has no ports"},
+      {"sport 80 proto icmp action drop", "1:1:", "'sport' stands beside a protocol that has no ports"},
+      {"src 10.0.0.1/8 action drop", "1:5:", "10.0.0.1/8 has host bits set"},
+      {"dst 2001:db8::1/32 action drop", "1:5:", "2001:db8::1/32 has host bits set"},
+      {"action drop src 10.0.0.0/8,10.0.0.1/31", "1:28:", "10.0.0.1/31 has host bits set"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const auto set = parse_native_rules(c.text, "t.acl");
+    ASSERT_FALSE(set.ok());
+    const Diagnostic& d = set.error().diagnostics.at(0);
+    EXPECT_EQ(std::to_string(d.line) + ":" + std::to_string(d.column) + ":", c.place) << to_string(set.error());
+    EXPECT_NE(d.message.find(c.says), std::string::npos) << d.message;
+  }
+  good(
+      "proto 6 sport 1 dport 2 tcp-flags 2/2 dscp 1 no-frag log action drop\n"
+      "dport 80 action drop\nproto 1 dport 80 loose-ports action pass\ntcp-flags 2/2 action drop\n"
+      "src 10.0.0.1/32 dst 10.0.0.1 proto 132 dport 5 action pass\n");
+}
+
 TEST(NativeRules, GroupsExpandInOrder) {
   const auto set = good(
       "define web = 80, 443\n"

@@ -93,8 +93,9 @@ def matches(line, key):
         value = int.from_bytes(bytes(map(int, base.split("."))), "big")
         return address >> (32 - int(length)) == value >> (32 - int(length))
     value, mask = (int(x, 16) for x in words[8].split("/"))
+    flags, flags_mask = (int(x, 16) >> 8 for x in words[9].split("/"))
     return (inside(key[0], words[0]) and inside(key[1], words[1]) and int(words[2]) <= key[3] <= int(words[4])
-            and int(words[5]) <= key[4] <= int(words[7]) and key[2] & mask == value & mask)
+            and int(words[5]) <= key[4] <= int(words[7]) and key[2] & mask == value & mask and key[5] & flags_mask == flags)
 
 
 def forward(state, stream):
@@ -153,7 +154,8 @@ def answer(command, state):
             at = lambda k, default: w[w.index(k) + 1] if k in w else default  # noqa: E731
             ports = [at(k, "0-65535").replace("-", " : ") for k in ("sport", "dport")]
             protocol = f"0x{int(at('proto', '0')):02x}/0x{0xff if 'proto' in w else 0:02x}"
-            rules.append(f"@{at('src', '')} {at('dst', '')} {' '.join(ports)} {protocol}")
+            flags = f"0x{int(at('tcpflags', '0')):02x}00/0x{int(at('mask', '0')):02x}00"
+            rules.append(f"@{at('src', '')} {at('dst', '')} {' '.join(ports)} {protocol} {flags}")
         state["rules"], state["size"] = "\n".join(rules), len(rules)
     elif command == "show acl-plugin acl index 0":
         return "" if wrong("list") else f"acl-index 0 count {state['size']} tag {{cli}}"

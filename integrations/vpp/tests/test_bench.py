@@ -93,6 +93,19 @@ class InVpp(unittest.TestCase):
             self.assertRegex(said, f"^{column}: .* rules have counted other packets")
         self.assertIn("counted other packets", self.failed(5, "--spoil-check"))
 
+    def test_both_have_the_same_rules_of_a_list(self):
+        path = self.folder / "mixed"
+        # Flags of ICMP, of UDP and of all protocols; ports of ICMP and of all.
+        path.write_text("".join(f"@10.{i}.0.0/16\t20.0.0.0/8\t{ports}\t{protocol}\t{flags}\n" for i, (ports, protocol, flags) in enumerate((
+            ("0 : 65535\t80 : 80", "0x06/0xff", "0x0200/0x0200"), ("0 : 65535\t0 : 65535", "0x01/0xff", "0x0d00/0xff00"),
+            ("0 : 65535\t53 : 53", "0x11/0xff", "0x1000/0x1000"), ("5 : 6\t7 : 8", "0x00/0x00", "0x0200/0x0200"),
+            ("0 : 65535\t9 : 9", "0x2f/0xff", "0x0000/0x0000"), ("0 : 65535\t0 : 65535", "0x06/0xff", "0x0000/0x1000")))))
+        code, out, err = self.run_bench("-q", "-o", "json", "--rules=", "--masks=", "--cases", "", "--lists", str(path))
+        self.assertEqual(code, 0, err)
+        self.assertEqual([row["case"] for row in json.loads(out)["results"]], ["mixed, acl-plugin", "mixed, sluice"])
+        path.write_text("@1.0.0.0/8\t2.0.0.0/8\t0 : 65535\t0 : 65535\t0x06/0xfe\t0x0000/0x0000\n")
+        self.assertIn("several protocols", self.failed(2, "--rules=", "--masks=", "--cases", "", "--lists", str(path)))
+
     def test_frames_of_another_size_are_refused(self):
         self.assertIn("not 4096 in frames of 256", self.failed(5, wrong="frames"))
 

@@ -126,7 +126,7 @@ class Rules(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         try:
-            cls.vpp = Forwarding(workers=cls.workers)
+            cls.vpp = Forwarding(workers=cls.workers, plugins=("sluice", "sluice_probe"))
             cls.vpp.__enter__()
         except vpp_process.Missing as missing:
             raise unittest.SkipTest(str(missing))
@@ -208,13 +208,137 @@ class Rules(unittest.TestCase):
         self.passes(packets, packets)
         node = "sluice-classify-ip4"
         self.assertEqual(self.vpp.errors(node).get("packets marked by a rule"), 2)
-        # A node that drops: packets of the mark go there.
-        self.vpp.do("gpu-classify mark 7 next error-drop")
-        self.passes(packets, ["udp", "tcp"])
-        self.vpp.do("gpu-classify mark 7 del")
+        # Nodes that drop: packets of the mark go there, and are counted as such.
+        for target in ("error-drop", "ip4-drop", "ip6-drop", "ip4-punt"):
+            self.vpp.do(f"gpu-classify mark 7 next {target}")
+            self.vpp.cli("clear errors")
+            self.passes(packets, ["udp", "tcp"])
+            self.assertEqual(self.vpp.errors(node).get("marked packets given to their node"), 1, target)
+        self.vpp.do("gpu-classify mark 7 next ip6-lookup")
+        self.assertIn("mark 7 next ip4-lookup ip6-lookup, of input", self.vpp.cli("show gpu-classify"))
         self.passes(packets, packets)
-        self.assertIn("only marks below 256", self.vpp.cli("gpu-classify mark 300 next error-drop"))
-        self.assertIn("no node 'nowhere'", self.vpp.cli("gpu-classify mark 7 next nowhere"))
+        self.vpp.do("gpu-classify mark 7 del")
+        self.assertNotIn("mark 7", self.vpp.cli("show gpu-classify"))
+        self.passes(packets, packets)
+        for command, says in (("mark 300 next error-drop", "only marks below 256"), ("mark 0 next error-drop", "mark 0 is that of packets without"),
+                              ("mark 7 next nowhere", "no node 'nowhere'"), ("mark 7 del", "mark 7 has no next node")):
+            self.assertIn(says, self.vpp.cli(f"gpu-classify {command}"))
+
+    def test_a_packet_that_no_rule_can_judge_is_dropped(self):
+        self.load("mark(7) ip from any to any\n")
+        hop = IPv6ExtHdrHopByHop()
+        # A chain of headers that goes on behind the packet, and one that is longer than is read.
+        past = ip6(Raw(b"\x06\x07\0\0\0\0\0\0" + b"x" * 8), nh=60)
+        long = ip6(Raw((b"\x3c\0\0\0\0\0\0\0" * 12) + bytes(TCP(dport=80))), nh=60)
+        packets = {"tcp": ip6(TCP()), "hop": ip6(hop / TCP()), "long": long}
+        for default in ("pass", "drop"):
+            self.vpp.do(f"gpu-classify default {default}", "clear gpu-classify")
+            self.vpp.cli("clear errors")
+            self.assertEqual(names(self.vpp.send([named(p, n) for n, p in packets.items()] + [past])), ["hop", "tcp"])
+            self.assertEqual(self.vpp.errors("sluice-classify-ip6").get("packets that no rule can judge"), 2)
+            self.assertEqual(sum(map(sum, self.vpp.statistics("/sluice/input/unusable"))), 2)
+            self.assertEqual(sum(map(sum, self.vpp.statistics("/sluice/input/marked"))), 2)
+
+    def test_fields_that_are_cut_off(self):
+        """Every length of a layer-4 header, whole and as a first fragment: what is there is judged, and what could be completed is dropped."""
+        self.load("".join(f"deny {p} from any to any port 22\n" for p in ("tcp", "udp", "sctp", "dccp", "udplite"))
+                  + "deny tcp from any to any flags SYN\ndeny icmp from any to any icmp-type 8 icmp-code 0\n"
+                  "deny icmp6 from any to any icmp-type 128 icmp-code 0\npermit ip from any to any\n")
+        whole = {6: 20, 17: 8, 132: 12, 33: 12, 136: 8, 1: 8, 58: 8}
+
+        def header(protocol, denied):
+            if protocol in (1, 58):
+                return bytes([(8 if protocol == 1 else 128) if denied else 3, 0]) + bytes(22)
+            return bytes([4, 0, 0, 22 if denied else 23]) + bytes(9) + b"\x10" + bytes(10)
+
+        def passes(protocol, length, first, denied):
+            icmp = protocol in (1, 58)
+            if first and (length < whole[protocol] if protocol == 6 else length < (2 if icmp else 4)):
+                return False
+            return not (denied and length >= (2 if icmp else 4))
+
+        self.vpp.cli("clear errors")
+        frames, want = [], []
+        for family, protocol, first, denied in ((f, p, first, d) for f in (4, 6) for p in whole for first in (False, True) for d in (False, True)):
+            if protocol == (58 if family == 4 else 1):
+                continue
+            for length in range(whole[protocol] + 1):
+                l4 = Raw(header(protocol, denied)[:length])
+                if family == 4:
+                    packet = ip4(l4, proto=protocol, flags="MF" if first else 0)
+                elif first:
+                    packet = ip6(IPv6ExtHdrFragment(offset=0, m=1, nh=protocol) / l4)
+                else:
+                    packet = ip6(l4, nh=protocol)
+                # The name is behind the packet, as padding is.
+                name = f"{family}-{protocol}-{length}-{int(first)}-{int(denied)}"
+                frames.append(Ether(bytes(packet) + name.ljust(24).encode()))
+                if passes(protocol, length, first, denied):
+                    want.append(name)
+        # Flags alone, in the last byte that they need.
+        for length in (13, 14, 20):
+            syn = bytes([4, 0, 0, 23]) + bytes(9) + b"\x02" + bytes(6)
+            frames.append(Ether(bytes(ip4(Raw(syn[:length]), proto=6)) + f"syn-{length}".ljust(24).encode()))
+        want.append("syn-13")
+        # Of TCP over the end of its first 8 bytes; the card of VPP's IPv4 input refuses that itself.
+        for offset in (1, 2):
+            packet = ip6(IPv6ExtHdrFragment(offset=offset, m=0, nh=6) / Raw(bytes(16)))
+            frames.append(Ether(bytes(packet) + f"offset-{offset}".ljust(24).encode()))
+        want.append("offset-2")
+        self.assertEqual(names(self.vpp.send(frames)), sorted(want))
+
+    def probed(self):
+        """What the probe has seen since it was asked before: {mark, "other" or "given": packets}."""
+        return {key: int(count) for key, count in re.findall(r"^(mark \d+|other|given): (\d+)", self.vpp.cli("show sluice-probe"), re.M)}
+
+    def with_probe(self):
+        if "sluice_probe_plugin.so" not in self.vpp.cli("show plugins"):
+            self.skipTest("the plug-in sluice_probe is not loaded")
+        self.vpp.do("sluice-probe enable pg0")
+        self.addCleanup(self.vpp.do, "sluice-probe disable pg0")
+        self.probed()
+
+    def test_every_packet_has_its_own_mark(self):
+        self.with_probe()
+        self.load("mark(7) udp from any to any port 53\npermit tcp from any to any port 80\nmark(9) tcp from any to any port 443\n")
+        # The feature before has left another mark in every buffer, as a packet before might have.
+        for make in (ip4, ip6):
+            packets = {"dns": make(UDP(dport=53)), "web": make(TCP(dport=80)), "tls": make(TCP(dport=443)), "none": make(UDP(dport=54))}
+            self.passes(packets, packets)
+            self.assertEqual(self.probed(), {"mark 7": 1, "mark 9": 1, "mark 0": 2, "given": 0})
+        self.vpp.do("gpu-classify default drop")
+        self.passes({"web": ip4(TCP(dport=80)), "none": ip4(UDP(dport=54))}, ["web"])
+        self.assertEqual(self.probed(), {"mark 0": 1, "given": 0})
+
+    def test_marks_go_to_nodes_that_are_registered_alone(self):
+        self.load("mark(7) udp from any to any\n")
+        before = self.vpp.cli("show gpu-classify")
+        nodes = re.findall(r"^(\S+)", self.vpp.cli("show vlib graph"), re.M)
+        for known in ("ip4-input", "interface-output", "ethernet-input", "ip4-rewrite", "sluice-classify-ip4"):
+            self.assertIn(known, nodes)
+        allowed = {"error-drop", "ip4-drop", "ip6-drop", "ip4-punt", "ip6-punt", "ip4-lookup", "ip6-lookup", "sluice-probe-target"}
+        for node in set(nodes) - allowed:
+            self.assertIn("is not registered as a node of marks", self.vpp.cli(f"gpu-classify mark 7 next {node}"), node)
+        self.assertEqual(self.vpp.cli("show gpu-classify"), before)
+        self.passes({"udp": ip4(UDP()), "tcp": ip4(TCP())}, ["udp", "tcp"])
+
+    def test_a_node_that_another_plugin_registers(self):
+        self.with_probe()
+        self.load("mark(7) udp from any to any\n")
+        self.vpp.do("gpu-classify mark 7 next sluice-probe-target")
+        self.addCleanup(self.vpp.do, "gpu-classify mark 7 del")
+        self.passes({"udp": ip4(UDP()), "udp6": ip6(UDP()), "tcp": ip4(TCP())}, ["tcp"])
+        self.assertEqual(self.probed(), {"mark 0": 1, "given": 2})
+        # It takes packets that come in: others of the mark are dropped, and that is counted.
+        self.vpp.do("gpu-classify disable pg0", "gpu-classify enable pg1 output")
+        self.vpp.cli("clear errors")
+        self.passes({"udp": ip4(UDP()), "udp6": ip6(UDP()), "tcp": ip4(TCP())}, ["tcp"])
+        self.assertEqual(self.vpp.errors("sluice-classify-ip4-output").get("marked, but their node takes others"), 1)
+        self.assertEqual(self.vpp.errors("sluice-classify-ip6-output").get("marked, but their node takes others"), 1)
+        for command, says in (("sluice-probe-target nowhere 1", "'sluice-probe-target' is a target already"),
+                              ("nowhere ip6-rewrite 1", "no node 'nowhere'"), ("ip4-rewrite ip6-rewrite 16", "packets 16"),
+                              ("ip4-rewrite ip6-rewrite 0", "packets 0")):
+            self.assertIn(says, self.vpp.cli(f"sluice-probe register {command}"))
 
     def test_counters_of_the_node(self):
         self.load("permit tcp from any to any\ndeny udp from any to any\n")
@@ -292,6 +416,129 @@ class Rules(unittest.TestCase):
             self.assertIn(says, answer, command)
         self.assertEqual(self.vpp.cli("show gpu-classify"), before)
         self.passes({"udp": ip4(UDP()), "tcp": ip4(TCP())}, ["tcp"])
+
+    def test_a_command_is_taken_whole_or_not_at_all(self):
+        self.load("deny udp from any to any\nmark(7) tcp from any to any port 7\n")
+        self.vpp.do("gpu-classify mark 7 next error-drop")
+        self.addCleanup(self.vpp.do, "gpu-classify mark 7 del")
+        shown = lambda: self.vpp.cli("show gpu-classify") + self.vpp.cli("show gpu-classify rules")  # noqa: E731
+        before, rule = shown(), "gpu-classify rule add"
+        for command, word in (
+                ("gpu-classify default drop now", "now"), ("gpu-classify default drop pass", "pass"), ("gpu-classify default drop drop", "drop"),
+                ("gpu-classify enable pg1 pg0", "pg0"), ("gpu-classify enable pg1 input output", "output"), ("gpu-classify enable pg1 output output", "output"),
+                ("gpu-classify enable pg1 now", "now"), ("gpu-classify enable pg1x", "pg1x"), ("gpu-classify disable pg0 input input", "input"),
+                ("gpu-classify disable pg0 pg1", "pg1"), ("gpu-classify disable pg0 now", "now"),
+                ("gpu-classify mark 7 del now", "now"), ("gpu-classify mark 8 next error-drop now", "now"), ("gpu-classify mark 8 next error-drop next ip4-drop", "next"),
+                ("gpu-classify mark 8 del next error-drop", "next"), ("gpu-classify mark x next error-drop", "x"), ("gpu-classify mark -1 next error-drop", "-1"),
+                ("gpu-classify mark 0x8 next error-drop", "0x8"), ("gpu-classify mark 4294967304 next error-drop", "4294967304"),
+                ("gpu-classify mark 99999999999999999999 next error-drop", "99999999999999999999"), ("gpu-classify mark 8 to error-drop", "to"),
+                ("gpu-classify mark 8", "expected"), ("gpu-classify mark 8 next", "expected"), ("gpu-classify mark", "no number"),
+                ("gpu-classify device emu now", "now"), ("gpu-classify device emu mode launch mode adaptive", "mode"), ("gpu-classify device emu mode", "expected"),
+                ("gpu-classify device", "expected"), ("gpu-classify device cpu now", "now"),
+                ("gpu-classify file /nowhere format native now", "now"), ("gpu-classify file /nowhere format", "expected"),
+                ("gpu-classify rule add", "expected"), ("gpu-classify rule del", "expected"), ("gpu-classify rule replace", "expected"),
+                ("gpu-classify rule replace 1", "missing"), ("gpu-classify rule replace x proto 6 action drop", "x"), ("gpu-classify rule replace 9 proto 6 action drop", "9"),
+                ("gpu-classify rule replace 0 proto 6 action drop", "0"), ("gpu-classify rule change 1", "change"),
+                ("gpu-classify rule del 1 2", "1"), ("gpu-classify rule del 1 now", "1"), (f"{rule} at 9 proto 6 action drop", "9"), (f"{rule} at x proto 6 action drop", "x"),
+                (f"{rule} proto 6 action drop action pass", "action"), (f"{rule} proto 6 action drop now", "now"), (f"{rule} proto 6 action", "action"),
+                (f"{rule} proto 6 proto 17 action drop", "proto"), (f"{rule} src 10.0.0.0/8 src 11.0.0.0/8 action drop", "src"), (f"{rule} proto 6", "action"),
+                (f"{rule} dst 10.0.0.0/8 dst 11.0.0.0/8 action drop", "dst"), (f"{rule} proto 6 sport 1 sport 2 action drop", "sport"),
+                (f"{rule} proto 6 dport 1 dport 2 action drop", "dport"), (f"{rule} proto 6 tcpflags 2/2 tcpflags 2/2 action drop", "tcp-flags"),
+                (f"{rule} proto 17 tcpflags 0x02/0x12 action drop", "tcp-flags"), (f"{rule} proto 17 tcpflags", "tcp-flags"), (f"{rule} proto 6 tcpflags action drop", "action"),
+                (f"{rule} proto 6 tcpflags 0x02/0x112 action drop", "0x02/0x112"), (f"{rule} proto 6 tcpflags 0x02/0x10 action drop", "0x02"),
+                (f"{rule} proto 1 dport 80 action drop", "dport"), (f"{rule} proto 1 dport", "dport"), (f"{rule} proto icmp sport 80 action drop", "sport"),
+                (f"{rule} src 10.0.0.1/8 action drop", "10.0.0.1/8"), (f"{rule} dst 2001:db8::1/32 action drop", "2001:db8::1/32"), (f"{rule} src action drop", "action"),
+                (f"{rule} src 10.0.0.0/33 action drop", "10.0.0.0/33"), (f"{rule} src 10.0.0.0/8 dst ::/0 action drop", "families"),
+                (f"{rule} proto 256 action drop", "256"), (f"{rule} proto -1 action drop", "-1"), (f"{rule} proto action drop", "action"),
+                (f"{rule} proto 6 dport 65536 action drop", "65536"), (f"{rule} proto 6 dport 9-1 action drop", "9-1"), (f"{rule} proto 6 dport action drop", "action"),
+                (f"{rule} proto 6 action mark 4294967296", "4294967296"), (f"{rule} proto 6 action fly", "fly"),
+                ("clear gpu-classify now", "now"), ("show gpu-classify now", "now"), ("show gpu-classify latency now", "now"), ("show gpu-classify device now", "now"),
+                ("show gpu-classify rules now", "now"), ("show gpu-classify rules from", "from"), ("show gpu-classify rules from 0", "0"), ("show gpu-classify rules from x", "x"),
+                ("show gpu-classify rules from 1 from 2", "from"), ("show gpu-classify rules count 1 count 1", "count"), ("show gpu-classify rules hits hits", "hits"),
+                ("show gpu-classify rules match a match b", "match"), ("show gpu-classify rules match", "match"), ("show gpu-classify rules count -1", "-1")):
+            answer = self.vpp.cli(command)
+            self.assertIn(word, answer, command)
+            self.assertEqual(shown(), before, command)
+        self.passes({"udp": ip4(UDP()), "tcp": ip4(TCP(dport=80)), "seven": ip4(TCP(dport=7))}, ["tcp"])
+
+    def test_a_rule_is_replaced_in_its_place(self):
+        self.load("deny udp from any to any port 53\ndeny tcp from any to any port 80\npermit ip from any to any\n")
+        packets = {"dns": ip4(UDP(dport=53)), "web": ip4(TCP(dport=80)), "tls": ip4(TCP(dport=443))}
+        self.passes(packets, ["tls"])
+        self.vpp.do("gpu-classify rule replace 2 proto 6 dport 443 action drop")
+        self.passes(packets, ["web"])
+        self.vpp.do("gpu-classify rule replace 1 permit udp from any to any")
+        self.passes(packets, ["dns", "web"])
+        self.assertIn("3 rules", self.vpp.cli("show gpu-classify"))
+
+    def test_long_lists_are_shown_in_parts(self):
+        self.load("".join(f"deny tcp from any to any port {1000 + i}\n" for i in range(300)) + "permit udp from any to any port 53\n")
+        self.passes({"a": ip4(TCP(dport=1007)), "b": ip4(TCP(dport=1299)), "c": ip4(UDP(dport=53))}, ["c"])
+
+        def shown(words):
+            lines = self.vpp.cli(f"show gpu-classify rules {words}").splitlines()
+            return [int(line.split()[0]) for line in lines[1:] if line.split()[0].isdigit()]
+        for words, want in (("", list(range(1, 302))), ("from 299", [299, 300, 301]), ("from 5 count 2", [5, 6]), ("count 0", []), ("from 302", []),
+                            ("hits", [8, 300, 301]), ("hits from 9 count 1", [300]), ("match udp", [301]), ("match 100", list(range(1, 11))),
+                            ("match rules.acl count 2", [1, 2]), ("hits match tcp from 2", [8, 300]), ("match nothing", [])):
+            self.assertEqual(shown(words), want, words)
+
+    def test_counters_and_times_can_be_cleared(self):
+        self.load("permit tcp from any to any port 80\ndeny udp from any to any\n")
+        packets = {"web": ip4(TCP(dport=80)), "udp": ip4(UDP()), "icmp": ip4(ICMP())}
+        self.passes(packets, ["web", "icmp"])
+        self.vpp.do("clear gpu-classify")
+        rules = self.vpp.cli("show gpu-classify rules")
+        self.assertEqual(re.findall(r"^ +(\w+) +(\d+) +(\d+)", rules, re.M), [("1", "0", "0"), ("2", "0", "0"), ("none", "0", "0")])
+        self.assertNotRegex(self.vpp.cli("show gpu-classify"), r"(?m)^(gather keys|look up|hand on) +[1-9]")
+        for name in ("passed", "dropped", "unmatched-passed"):
+            self.assertEqual(sum(map(sum, self.vpp.statistics(f"/sluice/input/{name}"))), 0)
+        self.passes(packets, ["web", "icmp"])
+        rules = self.vpp.cli("show gpu-classify rules")
+        self.assertEqual(re.findall(r"^ +(\w+) +(\d+)", rules, re.M), [("1", "1"), ("2", "1"), ("none", "1")])
+
+    def test_times_of_each_stage_are_shown(self):
+        self.load("permit tcp from any to any\n")
+        self.passes({"tcp": ip4(TCP())}, ["tcp"])
+        for command in ("show gpu-classify", "show gpu-classify latency"):
+            text = self.vpp.cli(command)
+            self.assertRegex(text, r"stage +frames +p50 us +p99 us +p99.9 us")
+            self.assertRegex(text, r"gather keys +[1-9]\d* +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d")
+
+    def test_counters_of_interfaces_are_in_the_segment_of_statistics(self):
+        self.load("permit tcp from any to any port 80\ndeny udp from any to any port 53\nmark(7) tcp from any to any port 443\n")
+        self.vpp.do("gpu-classify enable pg0.5", "gpu-classify enable pg1 output", "clear gpu-classify")
+        tag = lambda p: Ether(src=HOST, dst=IN_MAC) / Dot1Q(vlan=5) / p[Ether].payload  # noqa: E731
+        packets = {"web": ip4(TCP(dport=80)), "dns": ip4(UDP(dport=53)), "tls": ip4(TCP(dport=443)), "none": ip6(UDP(dport=9)),
+                   "tagged": tag(ip4(TCP(dport=80))), "tagged6": tag(ip6(UDP(dport=53)))}
+        self.passes(packets, ["web", "tls", "none", "tagged"])
+        index = {line.split()[0]: int(line.split()[1]) for line in self.vpp.cli("show interface").splitlines() if line[:1].strip() and line.split()[1].isdigit()}
+        def counts(way, interface):
+            found = {}
+            for fate in ("passed", "dropped", "marked", "unmatched-passed", "unmatched-dropped"):
+                n = sum(thread[index[interface]] for thread in self.vpp.statistics(f"/sluice/{way}/{fate}"))
+                if n:
+                    found[fate] = n
+            return found
+        self.assertEqual(counts("input", "pg0"), {"passed": 1, "dropped": 1, "marked": 1, "unmatched-passed": 1})
+        self.assertEqual(counts("input", "pg0.5"), {"passed": 1, "dropped": 1})
+        self.assertGreaterEqual(counts("output", "pg1")["passed"], 2)
+        self.assertEqual(counts("input", "pg1"), {})
+        self.vpp.do("gpu-classify default drop", "clear gpu-classify")
+        self.passes({"none": ip4(ICMP())}, [])
+        self.assertEqual(counts("input", "pg0"), {"unmatched-dropped": 1})
+
+    def test_bytes_are_those_of_the_packet_without_padding(self):
+        self.load("permit udp from any to any\npermit tcp from any to any\npermit icmp from any to any\n")
+        def padded(packet):
+            frame = bytes(packet)
+            return Ether(frame + bytes(80 - len(frame)))
+        sizes = []
+        for packet in (ip4(UDP() / Raw(b"ab")), ip4(TCP()), ip4(ICMP()), ip6(UDP()), ip4(UDP(), options=[])):
+            sizes.append(len(packet) - 14)
+            self.vpp.send([padded(packet)])
+        counted = {int(n): int(b) for n, b in re.findall(r"^ +(\d+) +\d+ +(\d+)  permit", self.vpp.cli("show gpu-classify rules"), re.M)}
+        self.assertEqual(counted, {1: sizes[0] + sizes[3] + sizes[4], 2: sizes[1], 3: sizes[2]})
 
     def test_formats(self):
         folder = self.vpp.folder
@@ -457,6 +704,78 @@ class DeviceThatStops(DeviceThatDies):
     counter = "looked up by worker: device late"
 
 
+class Bridged(unittest.TestCase):
+    """Interfaces that are members of a bridge domain, whenever they became that."""
+
+    def check(self, vpp, node):
+        rules = vpp.folder / "rules"
+        rules.write_text("deny udp from any to any\ndeny tcp from 2001:db8::/32 to any port 80\nmark(7) tcp from any to any port 443\n")
+        vpp.do(f"gpu-classify file {rules}")
+        vlan = lambda p: Ether(src=HOST, dst=p.dst) / Dot1Q(vlan=9) / p[Ether].payload  # noqa: E731
+        packets = {"udp": ip4(UDP()), "udp6": ip6(UDP()), "web": ip4(TCP(dport=80)), "web6": ip6(TCP(dport=80)), "ssh6": ip6(TCP(dport=22)),
+                   "tagged-udp": vlan(ip4(UDP())), "tagged-udp6": vlan(ip6(UDP())), "tagged-web": vlan(ip4(TCP(dport=80))),
+                   "not-ip": Ether(src=HOST, dst="ff:ff:ff:ff:ff:ff", type=0x88b5), "tls": ip4(TCP(dport=443))}
+        want = ["web", "ssh6", "tagged-web", "not-ip", "tls"]
+        vpp.cli("clear errors")
+        for _ in range(2):
+            self.assertEqual(names(vpp.send([named(p, n) for n, p in packets.items()])), sorted(want))
+        self.assertEqual(vpp.errors(node)["packets dropped by a rule"], 4)
+        # What is not IP is nothing that rules are about, whatever the default is.
+        vpp.do("gpu-classify default drop", "gpu-classify mark 7 next error-drop")
+        self.assertEqual(names(vpp.send([named(p, n) for n, p in packets.items()])), ["not-ip"])
+        vpp.do("gpu-classify default pass", "gpu-classify mark 7 next ip4-lookup")
+        self.assertEqual(names(vpp.send([named(p, n) for n, p in packets.items()])), sorted(set(want) - {"tls"}))
+        self.assertEqual(vpp.errors(node)["marked, but their node takes others"], 1)
+        vpp.do("gpu-classify mark 7 del")
+
+    def bridge(self, vpp):
+        vpp.cli("create bridge-domain 1")
+        vpp.do("set interface l2 bridge pg0 1", "set interface l2 bridge pg1 1")
+
+    def test_a_member_is_enabled(self):
+        for device in ("cpu", "emu mode persistent"):
+            with forwarding(self) as vpp:
+                self.bridge(vpp)
+                vpp.do(f"gpu-classify device {device}", "gpu-classify enable pg0")
+                self.check(vpp, "sluice-classify-l2-ip4")
+                vpp.do("gpu-classify disable pg0", "gpu-classify enable pg1 output")
+                self.check(vpp, "sluice-classify-l2-ip4-output")
+
+    def test_an_interface_becomes_a_member_and_leaves(self):
+        with forwarding(self) as vpp:
+            vpp.do("gpu-classify enable pg0")
+            self.bridge(vpp)
+            self.check(vpp, "sluice-classify-l2-ip4")
+            vpp.do("set interface l3 pg0", "set interface l3 pg1")
+            packets = [named(ip4(UDP()), "udp"), named(ip4(TCP(dport=80)), "web")]
+            self.assertEqual(names(vpp.send(packets)), ["web"])
+            vpp.do("set interface l2 bridge pg0 1", "set interface l2 bridge pg1 1", "gpu-classify disable pg0")
+            self.assertEqual(names(vpp.send(packets)), ["udp", "web"])
+
+    def test_a_cross_connect(self):
+        with forwarding(self) as vpp:
+            vpp.do("gpu-classify enable pg0", "set interface l2 xconnect pg0 pg1", "set interface l2 xconnect pg1 pg0")
+            self.check(vpp, "sluice-classify-l2-ip4")
+
+
+class Startup(unittest.TestCase):
+    def test_a_wrong_configuration_ends_the_start(self):
+        for part, says in (("algorithm tuplemerge", "algorithm 'tuplemerge'"), ("algorithm", "'algorithm' has no name"), ("algorithms bitvec", "'algorithms'"),
+                           ("algorithm bitvec now", "'now'"), ("algorithm bitvec algorithm tuple_merge", "'algorithm' stands twice"), ("bitvec", "'bitvec'"),
+                           ("algorithm ''", "algorithm"), ("algorithm {}", "algorithm")):
+            try:
+                with vpp_process.Vpp(extra=f"sluice-classify {{ {part} }}"):
+                    self.fail(f"VPP runs with {part}")
+            except AssertionError as ended:
+                self.assertIn("VPP has ended with", str(ended), part)
+                self.assertIn(says, str(ended), part)
+                self.assertNotIn("SIGSEGV", str(ended), part)
+
+    def test_an_algorithm_is_chosen(self):
+        with vpp_process.Vpp(extra="sluice-classify { algorithm bitvec }") as vpp:
+            self.assertIn("algorithm bitvec", vpp.cli("show gpu-classify"))
+
+
 class BinaryApi(unittest.TestCase):
     def test_what_the_commands_do(self):
         with forwarding(self) as vpp:
@@ -491,7 +810,29 @@ class BinaryApi(unittest.TestCase):
             self.assertEqual([(r.position, int(r.action), r.mark, r.packets, r.line) for r in rules],
                              [(1, 3, 9, 1, 1), (2, 1, 0, 1, 2), (3, 2, 0, 1, 3)])
             self.assertTrue(all(r.file == str(path) for r in rules))
+            self.assertEqual([(r.position, r.packets) for r in api.gpu_classify_rule_dump(first=2, count=1)], [(2, 1)])
+            self.assertEqual([r.position for r in api.gpu_classify_rule_dump(hits=True, match="tcp")], [2])
+            self.assertEqual([r.position for r in api.gpu_classify_rule_dump(match=str(path))], [1, 2, 3])
+            times = {t.stage: t for t in api.gpu_classify_latency_dump()}
+            self.assertEqual(list(times), ["gather keys", "look up", "device", "hand on"])
+            self.assertGreater(times["gather keys"].frames, 0)
+            self.assertGreaterEqual(times["gather keys"].p999_ns, times["gather keys"].p50_ns)
+            self.assertEqual(api.gpu_classify_clear().retval, 0)
+            self.assertEqual([r.packets for r in api.gpu_classify_rule_dump()], [0, 0, 0])
+            self.assertEqual(sum(t.frames for t in api.gpu_classify_latency_dump()), 0)
+            reply = api.gpu_classify_rule_replace(position=3, rule="proto 1 action drop")
+            self.assertEqual((reply.retval, reply.error), (0, ""))
+            reply = api.gpu_classify_rule_replace(position=7, rule="proto 1 action drop")
+            self.assertNotEqual(reply.retval, 0)
+            self.assertIn("7", reply.error)
+            self.assertNotEqual(api.gpu_classify_rule_replace(position=1, rule="proto 1 action drop\ndelete 1").retval, 0)
+            self.assertEqual([r.rule for r in api.gpu_classify_rule_dump(first=3)], ["deny icmp from any to any"])
+            reply = api.gpu_classify_mark(mark=9, node="ip4-input")
+            self.assertNotEqual(reply.retval, 0)
+            self.assertIn("ip4-input", reply.error)
+            self.assertEqual(api.gpu_classify_mark_dump(), [])
             self.assertEqual(api.gpu_classify_mark(mark=9, node="error-drop").retval, 0)
+            self.assertEqual([(m.mark, m.packets, m.node_ip4, m.node_ip6) for m in api.gpu_classify_mark_dump()], [(9, 15, "error-drop", "error-drop")])
             self.assertEqual(names(vpp.send([named(ip4(UDP(dport=53)), "dns")])), [])
 
 

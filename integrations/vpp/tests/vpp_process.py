@@ -75,7 +75,7 @@ memory {{ main-heap-size {self.heap} main-heap-page-size 4K default-hugepage-siz
 buffers {{ buffers-per-numa 32768 page-size 4K }}
 physmem {{ max-size 512M }}
 cpu {{ {cpu} }}
-plugins {{ path {library}:{self.plugin}/vpp_plugins plugin default {{ disable }} {wanted} }}
+plugins {{ path {library}:{self.plugin}/vpp_plugins:{self.plugin}/test_plugins plugin default {{ disable }} {wanted} }}
 {self.extra}
 """)
         self.output = open(self.folder / "output", "w")
