@@ -377,6 +377,40 @@ TEST(DeviceEquality, SumsAreFrameRecords) {
 }
 
 // More than one run of frames that are copied together (LentRun), of which batches of 8,191 packets may need two.
+// A packet keeps the reason with which it left by an output for errors, and lives on where that leads.
+TEST(DeviceEquality, PacketsOfErrorOutputsAreSummedAsAllOthers) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(2000), 31);
+  std::string tables = standard(dir, capture);
+  tables.erase(tables.find("in ::"));
+  const std::pair<const char*, const char*> chains[] = {
+      {"input", "i[0] -> second; i[1] -> SetCRC32 -> out;"},
+      {"both", "i[0] -> e :: SetCRC32 -> out; i[1] -> e; Idle -> second;"},
+      {"hop limit", "i[1] -> second; i[0] -> d :: DecIPTTL; d[0] -> e :: SetCRC32 -> out; d[1] -> e;"},
+      {"routes", "i[1] -> second; i[0] -> d :: IPRoute(TABLE main); d[0] -> e :: SetCRC32 -> out; d[1] -> e;"},
+      {"list", "i[1] -> second; i[0] -> d :: ACL(TABLE edge); d[0] -> e :: SetCRC32 -> out; d[1] -> e;"},
+      {"past the sum", "i[1] -> second; i[0] -> d :: DecIPTTL; d[0] -> SetCRC32 -> out; d[1] -> out;"},
+  };
+  for (const auto& [name, chain] : chains) {
+    const std::string text = tables + "out :: ToDump($OUT); second :: ToDump($OUT2);\nFromDump(" + capture +
+                             ") -> i :: IPInput; " + chain + "\n";
+    const DeviceOutcome want = run(dir, text, nullptr);
+    ASSERT_TRUE(want.outcome.ok) << name << want.outcome.error;
+    for (const std::string& kind : testing::device_kinds()) {
+      for (const Way& way : ways()) {
+        if (way.records != RecordChoice::kFrame && way.records != RecordChoice::kAddress) continue;
+        SCOPED_TRACE(std::string(name) + " " + kind + " " + ::testing::PrintToString(way));
+        const DeviceOutcome got = run(dir, text, &way, kind);
+        expect_equal(want, got);
+        // A pool of launched kernels has the first bytes of frames alone, which cannot be summed.
+        const bool pooled = way.mode == DeviceMode::kLaunch && way.transport == Transport::kCommPool;
+        if (way.records == RecordChoice::kFrame && pooled) continue;
+        EXPECT_GT(got.outcome.report.offload.offloaded, 0u);
+      }
+    }
+  }
+}
+
 TEST(DeviceEquality, SumsOfRunsThatAreCopied) {
   const TempDir dir;
   const std::string mixed = testing::write_mixed_capture(dir / "in.pcap", packets(5000), 9);

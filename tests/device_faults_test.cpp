@@ -140,25 +140,27 @@ TEST(DeviceFaults, ClassesInADevicesMemoryAreTakenOver) {
 }
 
 // Where a device has no room for resident kernels, adaptive mode launches as before, and persistent mode says so.
-TEST(DeviceFaults, WithoutRoomForServersFramesAreLaunched) {
+TEST(DeviceFaults, WithoutRoomForResidentKernelsKernelsAreLaunched) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 2000, 9);
   const std::string text = standard(dir, capture);
   const DeviceOutcome want = run_way(dir, text, nullptr, {});
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
-  for (const DeviceMode mode : {kAdaptive, kPersistent}) {
-    const auto device = std::make_shared<EmuDevice>();
-    device->faults().no_servers = true;
-    const Way way{mode, kStaged, kFrame, 2, 100};
-    const DeviceOutcome got = run_way(dir, text, &way, {device});
-    expect_equal(want, got);
-    const DeviceReport& report = got.outcome.report.devices.at(0);
-    if (mode == kAdaptive) {
-      EXPECT_EQ(report.failure, "");
-      EXPECT_EQ(report.channels.launches, report.channels.flights);
-      EXPECT_GT(got.outcome.report.offload.offloaded, 1000u);
-    } else {
-      EXPECT_NE(report.failure.find("no room"), std::string::npos) << report.failure;
+  for (const RecordChoice records : {kFrame, kKey, kHeader}) {
+    for (const DeviceMode mode : {kAdaptive, kPersistent}) {
+      const auto device = std::make_shared<EmuDevice>();
+      device->faults().no_servers = true;
+      const Way way{mode, kStaged, records, 2, 100};
+      const DeviceOutcome got = run_way(dir, text, &way, {device});
+      expect_equal(want, got);
+      const DeviceReport& report = got.outcome.report.devices.at(0);
+      if (mode == kAdaptive) {
+        EXPECT_EQ(report.failure, "");
+        EXPECT_EQ(report.channels.launches, report.channels.flights);
+        EXPECT_GT(got.outcome.report.offload.offloaded, 1000u);
+      } else {
+        EXPECT_NE(report.failure.find("no room"), std::string::npos) << report.failure;
+      }
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "elements/record_needs.h"
 #include "elements/stage_kind.h"
 #include "graph/element.h"
 
@@ -21,6 +22,7 @@ constexpr StageTraits traits_of() {
   }
   if constexpr (requires { Stage::kFrameBytes; }) traits.bytes = Stage::kFrameBytes;
   if constexpr (requires { Stage::kWritesBefore; }) traits.writes_before = Stage::kWritesBefore;
+  traits.on_keys = kRunsOnKeys<Stage>;
   return traits;
 }
 

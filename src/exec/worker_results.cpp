@@ -360,21 +360,20 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];
   // What came back of a frame takes its place, or is put there.
   const auto place = [&](uint32_t i, uint32_t row, const FrameRecord& record, uint64_t word) {
-    const int32_t moved = static_cast<int8_t>(word >> 29 & 0xff);
+    const FrameResult r = unpack_frame_result(word);
+    const int32_t moved = r.moved;
     // Its head came back, from the first byte on that it came with.
     const bool head = a.slots.head != 0 && static_cast<uint32_t>(moved) <= FrameTrim::kMostFront;
-    const uint32_t cut = static_cast<uint32_t>(word >> 37) & kFrameMostCut;
-    const uint32_t end = record.bytes - cut;
-    const uint32_t wire_end = cut != 0 ? end : uint32_t{record.bytes} + record.longer;
+    const uint32_t end = record.bytes - r.cut;
+    const uint32_t wire_end = r.cut != 0 ? end : uint32_t{record.bytes} + record.longer;
     Extent& extent = view.extent[row];
-    // The last stage appends; what was refused before it has no tail.
-    const bool appended = tails != nullptr && (word >> (offload.end - 1u) & 1) != 0 && (word >> 20 & 0xff) == 0;
-    const uint32_t tail = appended ? kLentTail : 0;
+    // The last stage appends to what leaves it. What took another way around it has no tail.
+    const uint32_t tail = tails != nullptr && r.steps.left_by_first(offload.end - 1u) ? kLentTail : 0;
     uint8_t* const from = a.to + a.slots.back_at(i, record.at - a.first) + (tail != 0 ? size_t{i} * kLentTailRoom : 0);
     if (a.lent) {
       if (head) join_head(from, a.heads + size_t{i} * a.slots.head, a.slots.head, view.frame[row], record.bytes);
       view.frame[row] = from;
-      if ((moved | static_cast<int32_t>(cut | tail)) != 0) {
+      if ((moved | static_cast<int32_t>(r.cut | tail)) != 0) {
         // What came back as a whole begins where its packet does.
         const int32_t in_front = head ? 0 : moved;
         extent.data = moved - in_front;
@@ -393,7 +392,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       extent.wire_end = wire_end + tail;
     }
     if (tail != 0) std::memcpy(view.frame[row] + end, &tails[i], kLentTail);
-    view.port[row] = static_cast<uint16_t>(word >> 48);
+    view.port[row] = static_cast<uint16_t>(r.port);
   };
   Selection again;
   uint64_t passed = 0, came = 0, cut = 0;
@@ -446,14 +445,14 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     if (ordered && nets != nullptr) restore_net(*walk_->batch, row, nets[i]);
     if (marks != nullptr) view.annotation[row].mark = marks[i];
     if (paints != nullptr) view.annotation[row].paint = paints[i];
-    // An output for what is refused leads to a sink that may say why.
-    const bool refused = r.steps.reason != DropReason::kNone;
-    if (refused) view.annotation[row].reason = r.steps.reason;
+    // It lives, and where it goes somebody may ask for the reason that it has.
+    const bool has_reason = r.steps.reason != DropReason::kNone;
+    if (has_reason) view.annotation[row].reason = r.steps.reason;
     if (detail) {
       view.annotation[row].rule = more.rule;
       view.annotation[row].next_hop = more.next_hop;
     }
-    if ((refused || detail || marks != nullptr || paints != nullptr) && walk_->batch == walk_->root)
+    if ((has_reason || detail || marks != nullptr || paints != nullptr) && walk_->batch == walk_->root)
       walk_->share->annotated.add(row);
     at_exit(node, path).add(row);
   }

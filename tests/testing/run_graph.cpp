@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
@@ -56,6 +58,31 @@ std::string counters_of(const Router& router, const RunReport& report) {
   return text;
 }
 
+// The same tables, from their files, as a new generation. False: they cannot be loaded.
+bool publish_anew(const Router& router, const Plan& plan, Engine& engine) {
+  auto tables = load_tables(router);
+  if (!tables) return false;
+  auto snapshot = bind_plan(plan, router, std::move(*tables));
+  if (!snapshot) return false;
+  engine.publisher().publish(std::move(*snapshot));
+  return true;
+}
+
+// Runs, with `swap` once before and up to `swaps` times in all until the run is over.
+Result<void> swap_while(const std::function<bool()>& swap, unsigned swaps, const std::function<Result<void>()>& run) {
+  if (swaps == 0) return run();
+  if (!swap()) return Error("the tables cannot be loaded again");
+  std::atomic<bool> over{false}, failed{false};
+  std::jthread swapper([&] {
+    for (unsigned n = 1; n < swaps && !over && !failed; ++n) failed = !swap();
+  });
+  Result<void> result = run();
+  over = true;
+  swapper.join();
+  if (failed) return Error("the tables cannot be loaded again");
+  return result;
+}
+
 }  // namespace
 
 uint64_t generation_met(Engine& engine) {
@@ -93,9 +120,18 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.progress = run.progress;
   options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };
   options.one_by_one = run.one_by_one;
+  if (run.follow) {
+    options.ended = [&](const PacketEnd& end) {
+      const PacketFate& fate = end.fate;
+      outcome.fates +=
+          fmt::format("{} rule {} next hop {} {} {}\n", end.number, fate.rule, fate.next_hop, to_string(fate.reason),
+                      fate.reason == DropReason::kNone ? "" : router->elements[fate.element]->name);
+    };
+  }
   auto engine = Engine::create(*router, *plan, *tables, options);
   if (!engine) return failed(engine.error());
-  auto result = (*engine)->run(outcome.report);
+  auto result = swap_while([&] { return publish_anew(*router, *plan, **engine); }, run.swaps,
+                           [&] { return (*engine)->run(outcome.report); });
   const RunReport& report = outcome.report;
   outcome.counters = counters_of(*router, report);
   for (const auto& [port, c] : report.ports) {

@@ -48,6 +48,9 @@ struct GraphRun {
   DeviceOptions device;
   bool by_packets = false;  // in the packet scheduler
   bool one_by_one = false;  // as of RunOptions
+  bool follow = false;      // every packet, into GraphOutcome::fates
+  // So often at most, while it runs, all tables are loaded anew and published. Not by_packets.
+  unsigned swaps = 0;
 };
 
 struct GraphOutcome {
@@ -55,6 +58,7 @@ struct GraphOutcome {
   std::string error;  // rendered
   RunReport report;
   std::string printed;  // of Print elements
+  std::string fates;    // of all packets, in the order of the input, as text to compare
   // Every element's packets, bytes and drops, every sink's and port's, and every list's rules', as text to compare.
   std::string counters;
   std::map<std::string, HitLedger::Counts> hits;  // by list, with count_hits

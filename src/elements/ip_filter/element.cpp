@@ -7,6 +7,7 @@
 
 #include "base/input_file.h"
 #include "elements/acl/place.h"
+#include "elements/acl/stage.h"
 #include "elements/ip_filter/pattern.h"
 #include "elements/ip_filter/stage.h"
 #include "elements/stage_element.h"
@@ -56,7 +57,10 @@ class IpFilter final : public Element {
       traits_.frame = FrameUse::kAnywhere;
     }
     if (steps_.size() < kTableFrom) return;
-    if (const auto rules = patterns.rules(kMaxTableRules)) rules_ = to_native(*rules);
+    if (const auto rules = patterns.rules(kMaxTableRules)) {
+      rules_ = to_native(*rules);
+      traits_.on_keys = kRunsOnKeys<AclStage<LinearAcl::View>>;  // as those of any algorithm
+    }
   }
   std::optional<unsigned> output_count() const override { return outputs_; }
   bool output_optional(unsigned) const override { return false; }

@@ -14,32 +14,10 @@ bool is_chain(const DeviceProgram& program, TypeTag<TypeList<Stages...>>) {
   return ((program.program.stages[s++].kind == kStageKind<Stages>)&&...);
 }
 
-constexpr auto kKeyStages = [] {
-  std::array<bool, AllStages::kSize> runs{};
-  size_t i = 0;
-  AllStages::for_each([&](auto tag) { runs[i++] = kRunsOnKeys<typename decltype(tag)::type>; });
-  return runs;
-}();
-
-constexpr auto kDestinationStages = [] {
-  std::array<bool, AllStages::kSize> runs{};
-  size_t i = 0;
-  AllStages::for_each([&](auto tag) { runs[i++] = kRunsOnDestinations<typename decltype(tag)::type>; });
-  return runs;
-}();
-
 template <typename Stage>
 constexpr bool kTakesTeams = requires(const Stage& stage, Packet& packet) {
   stage.team(OneLane{}, packet);
 };
-
-// Frame records bring no room for lanes to work together on one packet's bytes.
-constexpr auto kFrameStages = [] {
-  std::array<bool, AllStages::kSize> runs{};
-  size_t i = 0;
-  AllStages::for_each([&](auto tag) { runs[i++] = !device_detail::kCooperative<typename decltype(tag)::type>; });
-  return runs;
-}();
 
 constexpr auto kRuleStages = [] {
   std::array<bool, AllStages::kSize> finds{};
@@ -71,21 +49,6 @@ uint8_t chain_of(const DeviceProgram& program) {
     AllChains::for_each(look);
   }
   return found;
-}
-
-bool runs_on(RecordKind kind, const DeviceProgram& program) {
-  if (program.begin >= program.end || program.end > program.program.stage_count || program.end > kMaxStages) {
-    return false;
-  }
-  for (uint32_t s = program.begin; s < program.end; ++s) {
-    const uint16_t stage = program.program.stages[s].kind;
-    if (stage >= AllStages::kSize) return false;
-    if (is_key(kind) && !kKeyStages[stage]) return false;
-    const bool sums = program.shape.sums != 0 && s + 1 == program.end;
-    if (kind == RecordKind::kFrame && !kFrameStages[stage] && !sums) return false;
-    if (kind == RecordKind::kRoute4 && !kDestinationStages[stage]) return false;
-  }
-  return kind != RecordKind::kRoute4 || program.end - program.begin == 1;
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include "base/type_list.h"
 #include "elements/stages.h"
 #include "exec/device/body.h"
+#include "exec/device/kernels_there.h"
 
 namespace sluice {
 
@@ -30,19 +31,6 @@ inline constexpr uint8_t kChains = static_cast<uint8_t>(AllChains::kSize);
 
 // The chain that the stages [begin, end) are, or 0. Host.
 uint8_t chain_of(const DeviceProgram& program);
-
-// Whether a stage type can run on a key alone: a key record brings the key, and takes nothing of a frame back.
-template <typename Stage>
-inline constexpr bool kRunsOnKeys = (Stage::kReads & ~(kFieldKey | kFieldDestination | kFieldRule | kFieldMark |
-                                                       kFieldNextHop | kFieldReason)) == 0 &&
-                                    (Stage::kWrites & (kFieldFrame | kFieldL3 | kFieldExtent)) == 0;
-
-// Whether a stage type needs nothing of a packet but its destination: kRoute4 records bring no more.
-template <typename Stage>
-inline constexpr bool kRunsOnDestinations = kRunsOnKeys<Stage>&& Stage::kReads == kFieldDestination;
-
-// Whether every stage of [begin, end) can run on a record of this kind, and the range is one. Host.
-bool runs_on(RecordKind kind, const DeviceProgram& program);
 
 // Whether some stage looks a packet up in an access list. Precondition: runs_on. Host.
 bool finds_rules(const DeviceProgram& program);

@@ -408,16 +408,4 @@ Result<void> cuda_download(Device& device, void* to, const void* from, size_t by
   return memory->download(to, from, bytes);
 }
 
-Result<void> check_shape(const ChannelShape& shape) {
-  if (shape.capacity < 32 || (shape.capacity & (shape.capacity - 1)) != 0) {
-    return Error(fmt::format("a channel of {} records: it must be a power of two, at least 32", shape.capacity));
-  }
-  if (shape.words_in != words_in(shape.record) || shape.words_out != words_out(shape.record)) {
-    return Error(fmt::format("a channel of {} records with {} words in and {} out: the record has {} and {}",
-                             to_string(shape.record.kind), shape.words_in, shape.words_out, words_in(shape.record),
-                             words_out(shape.record)));
-  }
-  return {};
-}
-
 }  // namespace sluice

@@ -568,5 +568,34 @@ TEST(CudaChains, AreFoundByTheirStages) {
   for (const Named& named : route_programs(tables)) EXPECT_TRUE(runs_on(RecordKind::kRoute4, named.program));
 }
 
+// The table that all devices answer by has no kernel more and none less than were compiled.
+TEST(CudaKernels, AreThereWhereTheTableSaysSo) {
+  for (const RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader,
+                                RecordKind::kAddress, RecordKind::kFrame}) {
+    EXPECT_EQ(ring_kernel(kind) != nullptr, kind != RecordKind::kFrame) << to_string(kind);
+    for (uint16_t stage = 0; stage < AllStages::kSize; ++stage) {
+      DeviceProgram program;
+      program.program.stage_count = program.end = 1;
+      program.program.stages[0].kind = stage;
+      program.shape.kind = kind;
+      for (const uint8_t sums : {uint8_t{0}, uint8_t{1}}) {
+        program.shape.sums = sums;
+        program.chain = chain_of(program);
+        for (const TableMemory memory : {TableMemory::kGlobal, TableMemory::kConstant, TableMemory::kShared}) {
+          program.memory = memory;
+          if (!runs_on(kind, program)) continue;
+          // Sums have none beside global memory, but the kernels of other frames would be found there.
+          if (kind == RecordKind::kFrame && sums != 0 && memory != TableMemory::kGlobal) {
+            EXPECT_FALSE(check_program(kind, program).ok());
+            continue;
+          }
+          EXPECT_EQ(launch_kernel(kind, program.chain, memory) != nullptr, check_program(kind, program).ok())
+              << to_string(kind) << ' ' << stage << ' ' << to_string(memory);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice

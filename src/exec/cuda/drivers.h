@@ -103,7 +103,4 @@ Result<void> launch_columns(const StageSlot& slot, const ColumnLookup& work, cud
 // Whether this processor can write records into device memory. Errors: it has no 64-byte stores.
 Result<void> can_push();
 
-// Errors: a capacity that is no power of two of at least 32, word counts that are not the record's.
-Result<void> check_shape(const ChannelShape& shape);
-
 }  // namespace sluice

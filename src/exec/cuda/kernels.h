@@ -75,8 +75,9 @@ struct LaunchArguments {
   const uint64_t* came;
 };
 
-// Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record. Chains, and
-// header and address records, have no kernel for tables in other than global memory; nullptr for the latter.
+// Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record. nullptr: there
+// is none, as check_program says (exec/device/kernels_there.h). Chains have none for tables in other than global
+// memory.
 const void* launch_kernel(RecordKind kind, uint8_t chain, TableMemory memory);
 SLUICE_HD constexpr uint32_t launch_threads(RecordKind kind) {
   return is_key(kind) ? 128 : 64;

@@ -87,10 +87,7 @@ class CudaRing final : public RingDriver {
   uint32_t servers() const override { return servers_; }
 
   Result<void> write_program(uint32_t parity, const DeviceProgram& program) override {
-    if (!runs_on(shape_.record.kind, program)) {
-      return Error(fmt::format("stages [{}, {}) of a program of {} do not run on {} records", program.begin,
-                               program.end, program.program.stage_count, to_string(shape_.record.kind)));
-    }
+    if (auto ok = check_program(shape_.record.kind, program); !ok) return ok;
     if (auto ok = check_ring_program(program); !ok) return ok;
     if (!running_) teams_ = gains_by_teams(program);
     alignas(16) std::byte slot[kProgramSlotBytes] = {};
@@ -303,7 +300,7 @@ Result<void> can_push() {
 }
 
 Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> shared, const ChannelShape& shape) {
-  if (auto fits = check_shape(shape); !fits) return std::move(fits).error();
+  if (auto fits = check_ring(shape); !fits) return std::move(fits).error();
   auto ring = std::make_unique<CudaRing>(std::move(shared), shape);
   if (auto made = ring->create(); !made) return std::move(made).error();
   return std::unique_ptr<RingDriver>(std::move(ring));

@@ -380,15 +380,8 @@ class CudaSlabs final : public SlabDriver {
   // Programs change rarely: what follows from one is found once.
   Result<void> take_program(const DeviceProgram& program) {
     if (program_number_ != 0 && memcmp(&program, &program_, sizeof program) == 0) return {};
-    if (!runs_on(shape_.record.kind, program)) {
-      return Error(fmt::format("stages [{}, {}) of a program of {} do not run on {} records", program.begin,
-                               program.end, program.program.stage_count, to_string(shape_.record.kind)));
-    }
+    if (auto ok = check_program(shape_.record.kind, program); !ok) return ok;
     const void* const kernel = launch_kernel(shape_.record.kind, program.chain, program.memory);
-    if (kernel == nullptr) {
-      return Error(fmt::format("tables in {} memory: kernels that take {} records read global memory alone",
-                               to_string(program.memory), to_string(shape_.record.kind)));
-    }
     memcpy(&program_, &program, sizeof program);
     ++program_number_;
     kernel_ = kernel;
@@ -487,10 +480,7 @@ class CudaSlabs final : public SlabDriver {
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,
                                                     uint32_t slabs, Transport transport, DeviceMode mode) {
-  if (transport == Transport::kTagged) return Error("slabs do not go by the tagged transport: it is the rings'");
-  if (auto fits = check_shape(shape); !fits) return std::move(fits).error();
-  if (mode != DeviceMode::kLaunch && shape.record.kind != RecordKind::kFrame)
-    return Error("servers take slabs of frame records alone");
+  if (auto fits = check_slabs(shape, transport, mode); !fits) return std::move(fits).error();
   auto driver = std::make_unique<CudaSlabs>(std::move(shared), shape, transport, mode);
   if (auto made = driver->create(slabs); !made) return std::move(made).error();
   return std::unique_ptr<SlabDriver>(std::move(driver));

@@ -49,9 +49,6 @@ __device__ __forceinline__ Scratch scratch_of(uint8_t* base, uint32_t warp, uint
 
 // -- stages -----------------------------------------------------------------------------------------------------------
 
-template <RecordKind K, typename Stage>
-inline constexpr bool kCompiled =
-    K == RecordKind::kRoute4 ? kRunsOnDestinations<Stage> : !kIsKey<K> || kRunsOnKeys<Stage>;
 template <RecordKind K, typename Chain>
 inline constexpr bool kChainCompiled = false;
 template <RecordKind K, typename... Stages>

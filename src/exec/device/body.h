@@ -63,12 +63,6 @@ SLUICE_HD void take_output(const DeviceProgram& program, const StageSlot& slot, 
   w.path = program.wide != 0 ? static_cast<uint8_t>(kPathExit) : slot.next[output & 15];
 }
 
-// Whether a frame passed all of `stages` and left the last by its first output. `outcome`: stages met | output of the
-// last << 16 | drop reason << 24.
-SLUICE_HD bool resident_left(uint32_t outcome, uint32_t stages) {
-  return (outcome & 0xffff) == (1u << stages) - 1 && (outcome >> 16) == 0;
-}
-
 // The stages [begin, end) for one packet by itself.
 SLUICE_HD void walk_alone(const DeviceProgram& program, Walker& w) {
   for (uint32_t s = program.begin; s < program.end; ++s) {

@@ -113,7 +113,14 @@ bool Channel::enter_ring() {
   if (ring_running_) return true;
   order_stop(0);
   if (auto ok = ring_->start(head_, 1); !ok) {
-    fail(ok.error());
+    // Beside launched kernels it goes on by these: other rings may have taken the device's room. A device that has
+    // failed says so at the next launch.
+    if (slabs_ == nullptr) {
+      fail(ok.error());
+    } else {
+      resident_ = false;
+      no_room_ = true;
+    }
     return false;
   }
   ring_running_ = true;
@@ -145,8 +152,8 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
   if (failed()) return false;
   const bool timed = !resident_ || stats_.flights % kFlightsPerClock == 0;
   flight = Flight(shape_, records, parity, timed ? now_ns() : 0);
+  if (resident_ && ring_ != nullptr && !ring_running_ && !enter_ring() && failed()) return false;
   if (resident_ && ring_ != nullptr) {
-    if (!ring_running_ && !enter_ring()) return false;
     if (head_ + records - tail_ > shape_.capacity) return false;
     flight.ring = true;
     flight.in = ring_->in();

@@ -282,7 +282,7 @@ class Channel final : public RecordChannel {
   uint64_t tail_ = 0;  // records before it are closed
   uint32_t resident_flights_ = 0;
   bool resident_ = false;  // flights go by the ring, or by servers
-  bool no_room_ = false;   // for servers: all flights are launched
+  bool no_room_ = false;   // for servers or a ring: all flights are launched
   std::mutex control_;     // ring start, stop, and program changes
   bool ring_running_ = false;
   std::vector<uint32_t> beats_;

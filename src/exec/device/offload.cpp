@@ -58,7 +58,7 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
     unsigned marking = 0;
     for (; end < node.elements.size() && end - begin < kMaxKeyStages; ++end) {
       const StageTraits t = router.elements[node.elements[end]]->stage_traits();
-      if ((t.reads & ~kKeyReads) != 0 || (t.writes & ~kKeyWrites) != 0) break;
+      if (!t.on_keys || (t.reads & ~kKeyReads) != 0 || (t.writes & ~kKeyWrites) != 0) break;
       if (one_list && (writes & t.writes & kFieldRule) != 0) break;
       writes |= t.writes;
       if ((t.writes & kFieldMark) != 0) ++marking;
@@ -299,6 +299,9 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
     }
     // Stages in between would be counted as if the parser had cut off what such a stage does.
     if (t.frame == FrameUse::kNone && (t.writes & kFieldExtent) != 0) {
+      return not_so(fmt::format("{} cuts frames off behind stages that have them whole", element.name));
+    }
+    if (s != 0 && t.frame == FrameUse::kHeaders && (t.writes & kFieldExtent) != 0 && (t.writes & kPushes) != kPushes) {
       return not_so(fmt::format("{} cuts frames off behind stages that have them whole", element.name));
     }
     // A result has one place for what was cut off and one for where the frame begins.

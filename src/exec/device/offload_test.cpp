@@ -11,11 +11,11 @@
 namespace sluice {
 namespace {
 
-// The first segment of a graph in which `chain` stands between a source and c :: Counter.
-Offload offload_of(const std::string& chain, RecordChoice choice) {
+// The first segment of a graph in which `chain` stands between a source and c :: Counter; `tables`: declared before it.
+Offload offload_of(const std::string& chain, RecordChoice choice, const std::string& tables = {}) {
   Registry registry;
   register_elements(registry);
-  const std::string text = "out :: Counter -> Discard; FromDump(a.pcap) -> " + chain + " -> out;";
+  const std::string text = tables + "out :: Counter -> Discard; FromDump(a.pcap) -> " + chain + " -> out;";
   auto graph = parse_click(text, "g");
   EXPECT_TRUE(graph.ok()) << text;
   if (!graph.ok()) return {};
@@ -127,6 +127,25 @@ TEST(Offload, GatheredFramesAreOnePieceInWholeUnits) {
   EXPECT_EQ(address("Paint(1)"), (Crossing{{}, {}, true, false, 0}));
   EXPECT_FALSE(address("EtherMirror -> SetCRC32").in_by_packet);
   EXPECT_FALSE(address("IPInput -> DecIPTTL").in_by_packet);
+}
+
+// Patterns have no code on keys, although these read no more: they stay on the host, and the lookup behind them goes.
+TEST(Offload, WhatHasNoCodeOnKeysStaysOnTheHost) {
+  const std::string tables = "RouteTable(fib, FILE rib); ";
+  for (const RecordChoice choice : {RecordChoice::kKey, RecordChoice::kAuto}) {
+    const Offload o =
+        offload_of("IPInput -> IPFilter(deny dst port 80, allow all) -> r :: IPRoute(TABLE fib)", choice, tables);
+    EXPECT_TRUE(o.on_device && o.keys) << o.why;
+    EXPECT_EQ(o.begin, 2);
+    EXPECT_EQ(o.end, 4) << "and what follows it";
+  }
+  // So many of them are an access list, which has.
+  std::string many = "IPInput -> IPFilter(";
+  for (int port = 1; port < 40; ++port) many += "deny src port " + std::to_string(1000 * port) + ", ";
+  const Offload o = offload_of(many + "allow all) -> r :: IPRoute(TABLE fib)", RecordChoice::kKey, tables);
+  EXPECT_TRUE(o.on_device && o.keys) << o.why;
+  EXPECT_EQ(o.begin, 1);
+  EXPECT_EQ(o.end, 4);
 }
 
 TEST(Offload, FewerBytesCrossPerPacket) {

@@ -39,12 +39,17 @@ SLUICE_HD constexpr bool is_key(RecordKind kind) {
 inline constexpr uint32_t kRecordRegion = 128;
 inline constexpr int32_t kRecordHeadroom = 32;
 
-// What became of one packet on the device.
+// What became of one packet on the device. The last stage that it met and the output by which it left that say where it
+// is: dropped, or alive at the exit where that output leads. `reason` says nothing of it: a packet keeps the reason
+// with which it left a stage by an output for errors, and goes on with it where that output is connected.
 struct Steps {
   uint16_t visited = 0;  // bit i: stage begin + i took the packet
   uint8_t output = 0;    // of the last stage
   DropReason reason = DropReason::kNone;
   bool redo = false;  // the device could not; the host runs the same stages from the same registers
+
+  // Whether the packet met stage `stage`, counted from `begin`, and left it as its last by output 0.
+  bool left_by_first(uint32_t stage) const { return visited >> stage == 1 && output == 0; }
 };
 
 // -- keys -------------------------------------------------------------------------------------------------------------
@@ -348,7 +353,7 @@ struct FrameDetail {
   uint32_t rule, next_hop;
 };
 // With RecordShape::tails a word of each record follows the rest: what stands behind a packet that left the last stage
-// by output 0.
+// by output 0 (Steps::left_by_first), whatever its reason is. Others have none.
 inline constexpr uint32_t kTailBytes = 4;
 static_assert(sizeof(FrameDetail) == 8);
 // Then, with RecordShape::mark_out, its mark; with RecordShape::net_out a byte: how far behind the packet's first byte

@@ -187,6 +187,21 @@ TEST(Record, FrameResultsComeBackWholeOrAreRedone) {
   EXPECT_TRUE(holds);
 }
 
+// Whether a packet left the last stage is said by where it was, whatever reason it brought along.
+TEST(Record, AReasonSaysNothingOfWhereAPacketIs) {
+  for (uint32_t reason = 0; reason < 256; ++reason) {
+    const auto steps = [&](uint32_t visited, uint32_t output) {
+      return unpack_frame_result(pack_frame_result(visited, output, static_cast<DropReason>(reason), 0, 0, 0, false))
+          .steps;
+    };
+    EXPECT_TRUE(steps(0b1001, 0).left_by_first(3));
+    EXPECT_FALSE(steps(0b0001, 0).left_by_first(3)) << "it never came there";
+    EXPECT_FALSE(steps(0b1001, 1).left_by_first(3));
+    EXPECT_FALSE(steps(0b1001, kDropOutput).left_by_first(3));
+    EXPECT_FALSE(steps(0b1001, 0).left_by_first(0)) << "it went on";
+  }
+}
+
 // A place of a ring holds the record of this lap or of the one before it, or nothing yet: their tags must differ.
 TEST(Record, TagsOfNeighbouringLapsDiffer) {
   EXPECT_NE(tag_lap(make_tag(1, 0)), 0u) << "memory that was never written must not look like lap 1";

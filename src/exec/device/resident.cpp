@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "elements/stages.h"
 #include "exec/device/constant_bank.h"
+#include "exec/device/kernels_there.h"
 #include "exec/device/trace.h"
 #include "tables/replica.h"
 
@@ -287,11 +288,13 @@ Result<void> bring_packed(Device& device, const Snapshot& snapshot, const Offloa
 
 Result<void> check_tables(const Device& device, const Snapshot& snapshot, const Plan& plan,
                           const std::vector<Offload>& offloads) {
-  if (device.table_memory() == TableMemory::kGlobal) return {};
   size_t used = 0;
   for (size_t n = 0; n < plan.nodes.size(); ++n) {
     if (!offloads[n].on_device) continue;
     DeviceProgram program = device_program(plan.nodes[n], snapshot.programs[plan.nodes[n].program], offloads[n]);
+    const RecordKind kind = offloads[n].keys ? RecordKind::kKey4 : offloads[n].shape.kind;
+    if (auto ok = check_program(kind, program); !ok) return ok;
+    if (device.table_memory() == TableMemory::kGlobal) continue;
     auto tables = pack_tables(device, snapshot, offloads[n], program, used);
     if (!tables) return std::move(tables).error();
     if (device.table_memory() == TableMemory::kConstant)

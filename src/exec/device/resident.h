@@ -27,8 +27,8 @@ struct Resident {
 Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& snapshot, const Plan& plan,
                                                 const std::vector<Offload>& offloads);
 
-// Whether the tables fit that memory. Errors: they do not, with both sizes; records of a kind whose kernels read global
-// memory alone.
+// Whether the device has kernels for the programs (kernels_there.h), and the tables fit that memory. Errors: it has
+// none; they do not fit, with both sizes; records of a kind whose kernels read global memory alone.
 Result<void> check_tables(const Device& device, const Snapshot& snapshot, const Plan& plan,
                           const std::vector<Offload>& offloads);
 

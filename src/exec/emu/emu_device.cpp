@@ -20,6 +20,7 @@
 #include "base/thread.h"
 #include "exec/device/body.h"
 #include "exec/device/columns.h"
+#include "exec/device/kernels_there.h"
 #include "exec/device/work_queue.h"
 #include "memory/buffer.h"
 
@@ -263,6 +264,7 @@ class EmuSlabs final : public SlabDriver {
     if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
       return Error("the emulated device refuses to start");
     if (shared_->killed()) return Error("the emulated device was killed");
+    if (auto ok = check_program(shape_.record.kind, program); !ok) return ok;
     const bool served = serve_ && !shared_->faults.no_servers.load(std::memory_order_relaxed);
     if (serve_ && !served && !launches_) return Error("the emulated device has no room for servers");
     if (served) {
@@ -534,6 +536,7 @@ class EmuRing final : public RingDriver {
 
   Result<void> write_program(uint32_t parity, const DeviceProgram& program) override {
     if (shared_->killed()) return Error("the emulated device was killed");
+    if (auto ok = check_program(shape_.record.kind, program); !ok) return ok;
     if (auto ok = check_ring_program(program); !ok) return ok;
     programs_[parity] = program;
     return {};
@@ -542,6 +545,8 @@ class EmuRing final : public RingDriver {
     if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
       return Error("the emulated device refuses to start");
     if (auto ok = check(); !ok) return ok;
+    if (shared_->faults.no_servers.load(std::memory_order_relaxed))
+      return Error("the emulated device has no room for servers");
     threads_.clear();
     threads_.reserve(servers_);
     for (uint32_t s = 0; s < servers_; ++s) {
@@ -721,12 +726,14 @@ void EmuDevice::unpin(void*) {}
 
 Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& shape, uint32_t slabs,
                                                           Transport transport, DeviceMode mode) {
+  if (auto fits = check_slabs(shape, transport, mode); !fits) return std::move(fits).error();
   auto made = std::make_unique<EmuSlabs>(shape, slabs, transport, mode, servers_, shared_);
   if (auto ok = made->begin(); !ok) return std::move(ok).error();
   return std::unique_ptr<SlabDriver>(std::move(made));
 }
 
 Result<std::unique_ptr<RingDriver>> EmuDevice::make_ring(const ChannelShape& shape) {
+  if (auto fits = check_ring(shape); !fits) return std::move(fits).error();
   return std::unique_ptr<RingDriver>(std::make_unique<EmuRing>(shape, servers_, ring_memory_, shared_));
 }
 

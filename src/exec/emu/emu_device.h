@@ -24,7 +24,7 @@ struct EmuFaults {
   std::atomic<uint64_t> killed_after{~0ull};  // after so many the device reports an error and its threads are gone
   std::atomic<uint64_t> memory_limit{~0ull};  // bytes of kDevice memory
   std::atomic<bool> refuse_start{false};      // slabs and rings cannot be started
-  std::atomic<bool> no_servers{false};        // there is no room for servers of slabs
+  std::atomic<bool> no_servers{false};        // there is no room for servers of slabs and rings
 };
 
 class EmuDevice final : public Device {
