@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "bench/cuda/port_parts.cuh"
+#include "bench/cuda/resident.h"
 #include "bench/cuda/resident_parts.cuh"
 #include "qos/priority_buffers.h"
 

@@ -61,6 +61,12 @@ Result<FedLookups> fed_lookups6(Device& device, const Image& image, std::span<co
 Result<std::vector<double>> lookups_in_a_row4(Device& device, const Image& image, std::span<const uint32_t> addresses,
                                               uint32_t* next_hops, unsigned batches, bool pinned, bool fresh);
 
+// Whether a frame passed all of `stages` and left the last by its first output. `outcome`: stages met | output of the
+// last << 16 | drop reason << 24.
+SLUICE_HD bool resident_left(uint32_t outcome, uint32_t stages) {
+  return (outcome & 0xffff) == (1u << stages) - 1 && (outcome >> 16) == 0;
+}
+
 // Whole programs over whole frames, all of them in device memory: parsing, lookups and edits.
 struct ResidentFrames {
   std::vector<uint8_t> bytes;          // frame i begins at kLead + i * stride

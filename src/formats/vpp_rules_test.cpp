@@ -62,6 +62,10 @@ bool holds(const Written& w, const FlowKey& k, uint8_t family) {
   const bool ports = k.protocol == 6 || k.protocol == 17;
   const bool wants = w.low[0] != 0 || w.high[0] != 65535 || w.low[1] != 0 || w.high[1] != 65535 || w.mask != 0;
   if (ports && wants && (k.bits & FlowKey::kHasPorts) == 0) return false;
+  // A rule on a field that is cut off does not match.
+  const auto asks = [&](int i) { return w.low[i] != 0 || w.high[i] < 255; };
+  const bool no_flags = (k.bits & FlowKey::kNoFlags) != 0, no_type = (k.bits & FlowKey::kNoIcmpType) != 0;
+  if (ports ? w.mask != 0 && no_flags : (asks(0) && no_type) || (asks(1) && no_flags)) return false;
   const unsigned a = ports ? k.src_port : k.icmp >> 8, b = ports ? k.dst_port : k.icmp & 255;
   return a >= w.low[0] && a <= w.high[0] && b >= w.low[1] && b <= w.high[1] && (k.flags >> 8 & w.mask) == w.flags;
 }

@@ -83,6 +83,7 @@ uint32_t gather_alike_scalar(FastForm form, const BatchView& view, const uint32_
 uint32_t gather_linked_scalar(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
                               FastBurst& burst, uint32_t* rest);
 // Appends a packet of any other form, whose headers IPInput has passed, to a burst of its family that has room.
+// Precondition: its key is not rare (net/key4.h), as columns do not hold that.
 void append_parsed(const Packet& packet, uint32_t row, uint32_t length, FastBurst& burst);
 
 // Of packets on their way to a device, what comes back with their results: columns of 32 places.
