@@ -86,8 +86,9 @@ class Daemon(unittest.TestCase):
         """Runs until the test ends; the address of its page."""
         errors = open(self.folder / "run.err", "w+", encoding="utf-8")
         self.addCleanup(errors.close)
-        self.run_ = subprocess.Popen([SLUICE, "run", "--config", "sluice.toml", "-o", "json", *words], cwd=self.folder,
-                                     stdout=open(self.folder / "run.out", "w"), stderr=errors, env={**os.environ, **environment})
+        with open(self.folder / "run.out", "w", encoding="utf-8") as out:
+            self.run_ = subprocess.Popen([SLUICE, "run", "--config", "sluice.toml", "-o", "json", *words], cwd=self.folder,
+                                         stdout=out, stderr=errors, env={**os.environ, **environment})
         self.addCleanup(self.run_.wait)
         self.addCleanup(self.run_.kill)
         end = time.monotonic() + LIMIT_S
@@ -612,7 +613,11 @@ class Daemon(unittest.TestCase):
                 if how == "stop":
                     self.assertEqual(self.sluice("capture", "stop", "--control", "s").returncode, 0)
                 elif how == "signal":
+                    # The run answers late: the capture waits for it beyond the time after which others end at once.
+                    self.run_.send_signal(signal.SIGSTOP)
                     one.send_signal(signal.SIGINT)
+                    time.sleep(1)
+                    self.run_.send_signal(signal.SIGCONT)
                 else:
                     self.end_run()
                 out, err = one.communicate(timeout=LIMIT_S)

@@ -48,7 +48,8 @@ class SignalsWait {
   SignalsWait() {
     sigset_t ends;
     sigemptyset(&ends);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+    // SIGALRM follows one of them after half a second (app.cpp), perhaps into a later wait for an answer.
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) sigaddset(&ends, signal);
     ::pthread_sigmask(SIG_BLOCK, &ends, &before_);
   }
   ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
