@@ -363,7 +363,9 @@ void add_compile(Command root) {
                      "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
                      [o] { return compile(*o); });
   sub->add_option("--acl", o->acl, "Rule file of any format, plain or compressed")->type_name("FILE");
-  sub->add_option("--routes", o->routes, "Route files, text or MRT, comma-separated")->type_name("FILE[,FILE]");
+  sub->add_option("--routes", o->routes,
+                  "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated")
+      ->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")
       ->type_name("FILE");
   sub->add_option("--out", o->out, "Image file, created when complete")->required()->type_name("FILE");

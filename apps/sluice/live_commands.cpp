@@ -843,8 +843,9 @@ void add_routes(Command root) {
       },
       &sub);
   sub->add_option("files", replace->file,
-                  "Route files (text or MRT), comma-separated, each optionally followed by ,source=NAME, ,preference=N "
-                  "or (MRT) ,peer=PEER")
+                  "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated, each optionally "
+                  "followed by "
+                  ",source=NAME, ,preference=N or (MRT) ,peer=PEER")
       ->required()
       ->type_name("FILE[,FILE]");
   auto apply = add_change(

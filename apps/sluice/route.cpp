@@ -244,8 +244,10 @@ void add_route(Command root) {
       "sluice route --routes bview.mrt.gz,static.txt,source=static,preference=1 --explain 8.8.8.8",
       [o] { return route(*o); });
   sub->add_option("--routes", o->routes,
-                  "Route files (text or MRT, plain or compressed), comma-separated, or one image; after a file "
-                  "name\n,source=NAME and ,preference=N set the source of its routes and their preference (0: before "
+                  "Route files (text, MRT, or as ip, FRR, BIRD or route print them; plain or compressed), "
+                  "comma-separated, or one "
+                  "image; after a file name\n,source=NAME and ,preference=N set the source of its routes and their "
+                  "preference (0: before "
                   "all);\n,peer=ADDRESS|ASn|N takes one peer's paths of an MRT dump (default: the best of all)")
       ->required()
       ->type_name("FILE[,FILE]");

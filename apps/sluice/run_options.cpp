@@ -21,7 +21,8 @@ void add_run_options(Command sub, RunFlags& o) {
   add_map_option(sub, o.maps);
   sub.add_option("--acl", o.acl, "Access list: rules of any format, or an image")->type_name("FILE");
   add_format_option(sub, o.format, "--acl");
-  sub.add_option("--routes", o.routes, "Route files (text or MRT), comma-separated, or an image")
+  sub.add_option("--routes", o.routes,
+                 "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated, or an image")
       ->type_name("FILE[,FILE]");
   sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
       ->type_name("FILE");

@@ -80,7 +80,8 @@ void register_tables(Registry& registry) {
   routes.group = "Tables";
   routes.summary = "declares a route table, IPv4 and IPv6";
   routes.description =
-      "Route text or MRT, plain or compressed. A file name may be followed by ,source=NAME and ,preference=N (then "
+      "Route files: text, MRT, or as ip, FRR, BIRD or route print them; plain or compressed. A file name may be "
+      "followed by ,source=NAME and ,preference=N (then "
       "quote the whole): of two sources' routes for one prefix the one with the lower preference wins, then with the "
       "lower metric. Defaults: source 'static' and preference 1 for text, 'bgp' and 20 for MRT; within a source the "
       "later route wins. Of an MRT dump the best path of each prefix is used (RFC 4271), or those of one peer with "
