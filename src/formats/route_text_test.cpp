@@ -287,7 +287,9 @@ TEST(RouteText, TheFamilyOfDefaultIsWhatTheLineOrTheFileSays) {
     EXPECT_EQ(next_hop(all.rib, "0.0.0.0/0") != "-", c.family == 4) << c.text;
     EXPECT_EQ(next_hop(all.rib, "::/0") != "-", c.family == 6) << c.text;
     ASSERT_EQ(all.report.warnings.size(), c.warned ? 1u : 0u) << c.text;
-    if (c.warned) EXPECT_NE(all.report.warnings[0].suggestion.find("write 0.0.0.0/0 or ::/0"), std::string::npos);
+    if (c.warned) {
+      EXPECT_NE(all.report.warnings[0].suggestion.find("write 0.0.0.0/0 or ::/0"), std::string::npos);
+    }
   }
   Rib rib;
   auto wrong = parse_routes("default via inet 192.0.2.1 dev e0\n", "routes", rib);
