@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -320,14 +321,19 @@ uint64_t wanted(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+// Seeds of graphs that one way once ran differently: a segment that a cycle enters at two stages (counters of the
+// elements in it), frames that a second parser cuts.
+constexpr uint64_t kFoundWrong[] = {101'210, 101'779, 100'380};
+
 TEST(RandomGraphs, GiveOneResultEveryWay) {
   const uint64_t only = wanted("SLUICE_GRAPH_SEED", 0);
   const uint64_t graphs = (testing::kWatched ? 6 : 40) * wanted("SLUICE_TEST_SCALE", 1);
   const uint64_t first = wanted("SLUICE_GRAPH_FIRST", 1);
   uint64_t ran = 0, runs = 0, on_devices = 0, scheduled = 0, offloaded = 0, fast = 0, made = 0;
-  uint64_t seed = only != 0 ? only : first;
-  for (uint64_t tried = 0; ran < graphs; ++seed, ++tried) {
+  uint64_t seed = only;
+  for (uint64_t tried = 0; ran < graphs; ++tried) {
     if (only != 0 && tried != 0) break;
+    if (only == 0) seed = tried < std::size(kFoundWrong) ? kFoundWrong[tried] : first + tried - std::size(kFoundWrong);
     ASSERT_LT(tried, 1000 * graphs) << "graphs that cannot run, and no others";
     const TempDir dir;
     const Case c = generate_graph(seed);
@@ -364,7 +370,7 @@ TEST(RandomGraphs, GiveOneResultEveryWay) {
     if (::testing::Test::HasFailure() && wanted("SLUICE_GRAPH_ALL", 0) == 0) return;
   }
   std::printf("seeds %llu to %llu: %llu graphs, %llu runs, %llu of them on devices\n",
-              static_cast<unsigned long long>(only != 0 ? only : first), static_cast<unsigned long long>(seed - 1),
+              static_cast<unsigned long long>(only != 0 ? only : first), static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(ran), static_cast<unsigned long long>(runs),
               static_cast<unsigned long long>(on_devices));
   if (only != 0) return;

@@ -319,6 +319,16 @@ bool Worker::run_nodes(Walk& walk) {
   }
 }
 
+// All are taken before any of them runs: what a cycle brings back to the node then waits for the next round, however
+// the node runs, and packets meet each element of a cycle as often on a device as on a processor.
+std::span<Selection> Worker::take_inputs(const PlanNode& node, Selection* inputs) {
+  for (unsigned input = 0; input < node.inputs; ++input) {
+    taken_[input] = inputs[input];
+    inputs[input].clear();
+  }
+  return {taken_.get(), node.inputs};
+}
+
 // Two tiles are under way at a time: while the front stages of one run (parsing, mostly), the table lines that the
 // other will read are on their way from memory.
 void Worker::run_segment(const PlanNode& node, Selection* inputs) {
@@ -326,10 +336,9 @@ void Worker::run_segment(const PlanNode& node, Selection* inputs) {
   const BatchView view = walk_->batch->view();
   const uint32_t front = program.front;
   const bool bursts = takes_fast_path() && program.fast != 0 && node.live_in == 0;
+  const std::span<Selection> taken = take_inputs(node, inputs);
   for (unsigned input = 0; input < node.inputs; ++input) {
-    // Taken before it runs: a cycle may deliver to this very input.
-    Selection packets = inputs[input];
-    inputs[input].clear();
+    Selection& packets = taken[input];
     // Only what enters at the first stage has all stages that take bursts before it.
     if (bursts && node.entries[input] == 0) packets = run_segment_fast(node, program, view, packets);
     Tile* waiting = nullptr;  // its front stages are done

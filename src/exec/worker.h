@@ -318,6 +318,8 @@ class Worker {
     note_fate(row, batch.annotation(row).rule, batch.annotation(row).next_hop, element, reason);
   }
 
+  std::span<Selection> take_inputs(const PlanNode& node, Selection* inputs);
+
   // worker_fast.cpp
   template <typename Full>
   Selection gather_bursts(const BatchView& view, const Selection& packets, const StageSlot* parser, Full&& full);
@@ -401,6 +403,7 @@ class Worker {
   size_t on_way_ = 0;
   Walk* walk_ = nullptr;  // the one that is being advanced
   std::unique_ptr<Tile> tiles_[2];
+  std::unique_ptr<Selection[]> taken_ = std::make_unique<Selection[]>(kMaxStages);  // by input of a segment
   std::unique_ptr<FastBurst> bursts_[3];  // one of either family that fills, one that waits for its lookups
   bool fast_path_;
   // Of the packets that came last; what they say decides which way is tried first, and never a result.

@@ -111,14 +111,12 @@ bool Worker::launch(size_t n, Selection* inputs) {
   // Records of one word, made by parsing alone.
   const bool bursts =
       takes_fast_path() && offload.keys && offload.begin == 1 && program.fast >= offload.end && node.live_in == 0;
+  const std::span<Selection> taken = take_inputs(node, inputs);
   for (unsigned input = 0; bursts && input < node.inputs; ++input) {
-    if (node.entries[input] == 0) inputs[input] = launch_fast(n, offload, view, Selection(inputs[input]));
+    if (node.entries[input] == 0) taken[input] = launch_fast(n, offload, view, Selection(taken[input]));
   }
   for (unsigned input = 0; input < node.inputs; ++input) {
-    // Taken before it runs: a cycle may deliver to this very input.
-    const Selection packets = inputs[input];
-    inputs[input].clear();
-    gather(node, view, packets, node.entries[input], [&](Tile& tile) -> Tile& {
+    gather(node, view, taken[input], node.entries[input], [&](Tile& tile) -> Tile& {
       run_stages(program, node, tile, 0, offload.begin, false);
       for (uint32_t lane = 0; lane < tile.count; ++lane) {
         const uint8_t path = tile.path[lane];
