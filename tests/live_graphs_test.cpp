@@ -676,7 +676,7 @@ TEST_F(LinkAgainRouterTest, ARemovedInterfaceThatIsMadeAgainIsThePort) {
       SCOPED_TRACE(std::string(method) + " " + way);
       write("g.click",
             std::string("FromDevice(d0, METHOD ") + method + ") -> " + way + "ToDevice(d1, METHOD " + method + ");\n");
-      start("g.click");
+      start("g.click --control s");
       const auto ten = [&] {
         carries(*gen_, "g0");
         carries(*router_, "d1");
@@ -699,6 +699,14 @@ TEST_F(LinkAgainRouterTest, ARemovedInterfaceThatIsMadeAgainIsThePort) {
       run_on(*router_, "ip link set e0 down; ip link set e0 name d0; ip link set d0 up");
       ASSERT_TRUE(said("port d0: back\n")) << read("log");
       ten();
+      // The kernel tells of a carrier up to a second after it is there.
+      EXPECT_TRUE(soon([&] {
+        const Json ports = sluice("show ports -o json --control s").json();
+        for (const Json& one : ports.value("interfaces", Json::array())) {
+          if (one["name"] == "d0") return one["link"] == "up";
+        }
+        return false;
+      })) << read("log");
       const Json report = done();
       EXPECT_EQ(report["packets_out"], 30) << read("log");
       EXPECT_EQ(interface(report, "d0")["link"], "up") << report["ports"].dump();

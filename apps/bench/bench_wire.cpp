@@ -2,11 +2,13 @@
 // and reorders, how long it takes, and its throughput (RFC 2544 section 26.1). host only
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "apps/sluice/inputs.h"
 #include "apps/sluice/port_flags.h"
@@ -346,7 +348,12 @@ class WireBench {
     ports_.push_back(need(open_port(tx, pool), Exit::kUnavailable));
     if (!same) ports_.push_back(need(open_port(rx, pool), Exit::kUnavailable));
     for (const auto& port : ports_) {
-      const PortFacts facts = port->facts();
+      PortFacts facts = port->facts();
+      // Of a cable that was just plugged in the kernel tells within a second or two.
+      for (int tries = 0; !facts.up && tries < 40 && !interrupted().load(); ++tries) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        facts = port->facts();
+      }
       if (!facts.up) {
         fail(Exit::kUnavailable, fmt::format("{}: the link is down", facts.name),
              fmt::format("ip link set {} up; and the other end of its cable", facts.name));

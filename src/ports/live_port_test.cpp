@@ -977,8 +977,9 @@ TEST_P(LivePort, ForwardsAFrameToAnotherPortWithoutLoss) {
   std::vector<Bytes> got;
   FramePool* pool = &rx_[0]->pool();
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (forwarded < kPackets && std::chrono::steady_clock::now() < end) {
-    for (uint32_t i = 0; i < 32 && sent < kPackets; ++i, ++sent) {
+  while (got.size() < kPackets && std::chrono::steady_clock::now() < end) {
+    // The kernel has room for a part of them alone, on the way and at the other end.
+    for (uint32_t i = 0; i < 32 && sent < kPackets && sent < got.size() + 200; ++i, ++sent) {
       ASSERT_TRUE(wire_->send(numbered(sent, 60 + sent % 1400)));
     }
     const uint32_t n = rx_[0]->poll({frames.data(), extents.data(), times.data()}, 64, now_ns());
@@ -996,12 +997,10 @@ TEST_P(LivePort, ForwardsAFrameToAnotherPortWithoutLoss) {
     }
     ASSERT_TRUE(left.empty());
     forwarded += n;
-    // The socket at the other end has room for a part of them alone.
     while (auto frame = wire_->receive(std::chrono::milliseconds(0))) got.push_back(std::move(*frame));
   }
   settle(*tx_[0]);
   ASSERT_EQ(forwarded, kPackets);
-  for (auto& frame : from_wire(kPackets - got.size())) got.push_back(std::move(frame));
   ASSERT_EQ(got.size(), kPackets);
   for (uint32_t i = 0; i < kPackets; ++i) ASSERT_EQ(got[i], numbered(i, 60 + i % 1400));
 }
