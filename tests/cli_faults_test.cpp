@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -414,7 +415,15 @@ TEST_F(CliFaultsTest, AProcessThatAnswers) {
     const pid_t server = start(c.words, of, kind, number);
     if (server <= 0) return ended;
     std::optional<int> status;
-    while (!(status = answer(MSG_DONTWAIT)) && (!exists("sock") || read("out.pcap") == kOld)) ::usleep(2000);
+    // While it waits, its outputs are there.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!(status = answer(MSG_DONTWAIT)) && (!exists("sock") || read("out.pcap") == kOld)) {
+      if (std::chrono::steady_clock::now() > end) {
+        ADD_FAILURE() << "no socket or no output within a minute";
+        break;
+      }
+      ::usleep(2000);
+    }
     if (!status) {
       (void)wait_for(spawn("show rules --socket sock", ".client", ".client_error"));
       ::kill(server, SIGTERM);
@@ -463,8 +472,11 @@ TEST_F(CliFaultsTest, AProcessThatSaves) {
     const pid_t server = start("run -q --acl own.acl --routes own.rib --qos mounted --in in.pcap --control sock --wait",
                                kFaultNone, kind, number);
     if (server <= 0) return saved;
-    while (!exists("sock")) ::usleep(2000);
-    while (wait_for(spawn("show runtime --socket sock", ".client", ".client_error")) != 0) ::usleep(2000);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto in_time = [&] { return std::chrono::steady_clock::now() < end; };
+    while (!exists("sock") && in_time()) ::usleep(2000);
+    while (wait_for(spawn("show runtime --socket sock", ".client", ".client_error")) != 0 && in_time()) ::usleep(2000);
+    EXPECT_TRUE(in_time()) << "no answer within a minute";
     for (const char* change : {"acl add acl deny udp from any to any port 53 --at 1", "routes add fib 9.0.0.0/8 via b",
                                "qos set v rate 30Mbps"})
       EXPECT_EQ(wait_for(spawn(std::string(change) + " --socket sock", ".client", ".client_error")), 0)

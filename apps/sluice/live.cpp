@@ -88,7 +88,8 @@ void add_live_options(Command sub, LiveFlags& flags) {
                  "With --http: who asks has to give what this file holds, as bearer token or as password; needed where "
                  "other machines reach the address")
       ->type_name("FILE");
-  sub.add_flag("--wait", flags.wait, "After the last packet, keep running until SIGINT, SIGTERM or SIGHUP");
+  sub.add_flag("--wait", flags.wait,
+               "After the last packet, when all outputs are written, keep running until SIGINT, SIGTERM or SIGHUP");
   sub.add_flag("--repeat", flags.repeat,
                "Replay the capture of --in from memory in a loop, until --limit, SIGINT, SIGTERM or SIGHUP");
   sub.add_option(

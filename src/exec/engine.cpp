@@ -705,9 +705,13 @@ Result<void> Engine::run(RunReport& report, std::vector<AtomicFile>* files) {
       egress_->end(ending_, outputs);
       output_failed();
     }
-    // No output appears before all are on the disk.
-    if (ending_ != Ending::kDiscard && files == nullptr) fail_output(AtomicFile::commit(outputs, ending_));
-    if (ending_ != Ending::kDiscard && files != nullptr) *files = std::move(outputs);
+    // No output appears before all are on the disk. A run that is held shows them: what the caller adds comes later.
+    const bool holds = result.ok() && options_.hold && flow_ == nullptr;
+    if (ending_ != Ending::kDiscard && (files == nullptr || holds)) {
+      fail_output(AtomicFile::commit(outputs, ending_));
+    } else if (ending_ != Ending::kDiscard) {
+      *files = std::move(outputs);
+    }
     egress_->close();
   }
   for (const auto& lane : lanes_) {

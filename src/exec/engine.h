@@ -59,8 +59,8 @@ class Engine {
 
   // Reads all sources to their ends and commits the outputs; the calling thread is the first worker. Errors: damaged
   // input, then the outputs are partial; an output that failed, then none appears. The report is valid in both cases.
-  // `files`: gets the output files, on the disk, for a caller that commits them with its own (AtomicFile::commit). Call
-  // once.
+  // `files`: gets the output files, on the disk, for a caller that commits them with its own (AtomicFile::commit); none
+  // where RunOptions::hold is set, before which they are committed. Call once.
   Result<void> run(RunReport& report, std::vector<AtomicFile>* files = nullptr);
 
   // The counters of a run that goes on, each thread's as of one moment, so that what is between two of them is missing
