@@ -237,6 +237,33 @@ TEST_F(NeighboursRunTest, AChangeOfTheNeighbourTableReachesPackets) {
   expect_conserved(stop());
 }
 
+TEST_F(NeighboursRunTest, ATraceSaysWhichNeighbourAPacketOfAConnectedRouteLeftTo) {
+  start("--routes connected --in d0 --out 1=d1 --method af_packet --control s.sock");
+  auto near = Wire::open(*gen_, "g0"), far = Wire::open(*sink_, "s0");
+  ASSERT_TRUE(near.ok() && far.ok());
+  for (const auto& [to, leaves] :
+       {std::pair("10.2.0.2", true), std::pair("2001:db8:2::2", true), std::pair("10.2.0.77", false)}) {
+    SCOPED_TRACE(to);
+    if (leaves) {
+      ASSERT_TRUE(comes_to(*near, *far, to, "02:00:00:00:00:04"));
+    }
+    ASSERT_EQ(sluice("trace add 1 udp from any to any port 80 --socket s.sock").code, 0);
+    ASSERT_TRUE(near->send(frame(to)));
+    // One that nobody answers for waits for three seconds.
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    Said shown;
+    do {
+      shown = sluice("show trace --socket s.sock");
+      ASSERT_EQ(shown.code, 0) << shown.err;
+    } while (shown.out.find("  fate ") == std::string::npos && std::chrono::steady_clock::now() < end);
+    const std::string macs = leaves ? "02:00:00:00:00:04 <- 02:00:00:00:00:03 port 1" : "link-layer address not known";
+    EXPECT_NE(shown.out.find(std::string("  adjacency neighbour ") + to + ": " + macs), std::string::npos) << shown.out;
+    EXPECT_NE(shown.out.find(leaves ? "left by" : "dropped: unresolved-neighbour"), std::string::npos) << shown.out;
+    EXPECT_EQ(shown.out.find("not resolved yet"), std::string::npos) << shown.out;
+  }
+  expect_conserved(stop());
+}
+
 TEST_F(NeighboursRunTest, AFileOfAdjacenciesWins) {
   write("adj", "10.2.0.2 02:00:00:00:00:77 02:00:00:00:00:03 0\n");
   start("--routes rib --adjacencies adj --in d0 --out d1 --method af_packet");

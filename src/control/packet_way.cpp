@@ -127,10 +127,11 @@ struct TableHops {
 
 class PacketWays::Walk final : public HostContext {
  public:
-  Walk(const Router& router, const TableSet& tables, PrefixOf prefix_of)
+  Walk(const Router& router, const TableSet& tables, PrefixOf prefix_of, const Neighbours* neighbours)
       : router_(router),
         tables_(tables),
         prefix_of_(std::move(prefix_of)),
+        neighbours_(neighbours),
         slots_(router.elements.size()),
         lists_(router.elements.size()),
         hops_(router.elements.size()) {}
@@ -371,21 +372,37 @@ class PacketWays::Walk final : public HostContext {
       while (last > first && bytes[last - 1] == after.bytes()[last - 1]) --last;
       const bool macs = first < 12 && after.l3 >= 14 && common >= 14;
       if (macs && element.class_name == "AdjacencyRewrite") {
-        MacAddress to{}, from{};
-        std::copy(after.bytes(), after.bytes() + 6, to.bytes);
-        std::copy(after.bytes() + 6, after.bytes() + 12, from.bytes);
-        // In the place of MACs that the kernel has to be asked for stands who that is.
-        const bool known = !Neighbours::marked(after.bytes(), after.length());
-        adjacency_ = known ? fmt::format(R"({{"destination":"{}","source":"{}","port":{}}})", to_string(to),
-                                         to_string(from), after.port)
-                           : fmt::format(R"({{"destination":null,"source":null,"port":{}}})", after.port);
-        said.push_back(known ? fmt::format("{} <- {}", to_string(to), to_string(from))
-                             : std::string("neighbour not resolved yet"));
+        said.push_back(adjacency_note(after));
       } else if (first != last) {
         said.push_back(fmt::format("changes bytes {} to {}", first, last - 1));
       }
     }
     notes_.insert(notes_.begin(), said.begin(), said.end());
+  }
+
+  // Sets `adjacency_`. In the place of MACs that the output fills in stands whose they are.
+  std::string adjacency_note(const Packet& after) {
+    uint8_t macs[12];
+    std::memcpy(macs, after.bytes(), sizeof macs);
+    std::string whose;
+    bool known = true;
+    if (Neighbours::marked(after.bytes(), after.length())) {
+      const auto key = neighbours_ == nullptr ? std::nullopt : neighbours_->whom(after.bytes(), after.length());
+      known = key && neighbours_->address(macs, *key);
+      if (key) whose = to_string(key->address);
+    }
+    const auto mac = [&](size_t at) {
+      MacAddress address{};
+      std::copy_n(macs + at, 6, address.bytes);
+      return to_string(address);
+    };
+    adjacency_ = known ? fmt::format(R"({{"destination":"{}","source":"{}","port":{})", mac(0), mac(6), after.port)
+                       : fmt::format(R"({{"destination":null,"source":null,"port":{})", after.port);
+    if (!whose.empty()) fmt::format_to(std::back_inserter(adjacency_), R"(,"neighbour":"{}")", whose);
+    adjacency_ += '}';
+    const std::string who = whose.empty() ? "" : fmt::format("neighbour {}: ", whose);
+    if (known) return fmt::format("{}{} <- {}", who, mac(0), mac(6));
+    return whose.empty() ? "the output finds the neighbour" : who + "link-layer address not known";
   }
 
   // The table that an element goes by: the one that its configuration names first, or the only one.
@@ -453,6 +470,7 @@ class PacketWays::Walk final : public HostContext {
   const Router& router_;
   const TableSet& tables_;
   const PrefixOf prefix_of_;
+  const Neighbours* const neighbours_;
   // By element, once a packet has come to it; they point into the tables.
   std::vector<std::optional<StageSlot>> slots_;
   std::vector<std::optional<ListRules>> lists_;
@@ -481,8 +499,8 @@ class PacketWays::Walk final : public HostContext {
   std::vector<std::string> notes_;
 };
 
-PacketWays::PacketWays(const Router& router, const TableSet& tables, PrefixOf prefix_of)
-    : walk_(std::make_unique<Walk>(router, tables, std::move(prefix_of))) {}
+PacketWays::PacketWays(const Router& router, const TableSet& tables, PrefixOf prefix_of, const Neighbours* neighbours)
+    : walk_(std::make_unique<Walk>(router, tables, std::move(prefix_of), neighbours)) {}
 PacketWays::~PacketWays() = default;
 
 WayEnd PacketWays::explain(unsigned source, std::span<const uint8_t> frame, uint32_t wire_bytes, uint64_t timestamp_ns,

@@ -18,6 +18,8 @@
 
 namespace sluice {
 
+class Neighbours;
+
 // What became of a packet by its explanation.
 struct WayEnd {
   uint32_t packets = 0;              // that are explained: it, and those that elements made of it; 0: it met no element
@@ -34,7 +36,9 @@ class PacketWays {
   // The longest prefix by which a route table leads to an address; none: it is not known.
   using PrefixOf = std::function<std::optional<IpPrefix>(std::string_view table, const IpAddress& destination)>;
 
-  PacketWays(const Router& router, const TableSet& tables, PrefixOf prefix_of = {});
+  // `neighbours`: who fills in MACs at the outputs of live ports, as known now; nullptr: that is not known here.
+  PacketWays(const Router& router, const TableSet& tables, PrefixOf prefix_of = {},
+             const Neighbours* neighbours = nullptr);
   ~PacketWays();
   PacketWays(const PacketWays&) = delete;
   PacketWays& operator=(const PacketWays&) = delete;
@@ -42,7 +46,8 @@ class PacketWays {
   // Appends {"packets": [{"from", "way": [{"element", "class", "notes": [...]}], "verdict", "end": {"element",
   // "reason", "port"}, and where they were met "rule": {"table", "rule" (its position), "action", "text", "file",
   // "line"} (null: none matched), "route": {"table", "destination", "next_hop", "prefix"}, "adjacency":
-  // {"destination", "source", "port"} (MACs null: a neighbour that is not known yet)}], "more" (how many were made
+  // {"destination", "source", "port", "neighbour" where the output asks the kernel for it} (MACs null: it is not
+  // known)}], "more" (how many were made
   // besides)} to `json`: the packet, then those that elements make of it. "reason" is null where it leaves by the
   // element. The elements run as they do for packets of a run, with state of their own where they carry state from
   // batch to batch: there the way may differ from that of a packet that passed. `source`: the element by which the

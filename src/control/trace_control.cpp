@@ -108,7 +108,7 @@ PacketWays& FollowedTexts::ways_of(const FollowedPacket& packet) {
     if (match.next_hop == 0) return std::optional<IpPrefix>();
     return std::optional(prefix_around(destination, match.length));
   };
-  ways_.emplace_back(packet.tables, std::make_unique<PacketWays>(router_, *packet.tables, prefix_of));
+  ways_.emplace_back(packet.tables, std::make_unique<PacketWays>(router_, *packet.tables, prefix_of, neighbours_));
   return *ways_.back().second;
 }
 
@@ -180,9 +180,11 @@ std::string trace_text(const Json& trace) {
         if (first.contains("adjacency")) {
           const Json& a = first["adjacency"];
           const auto port = a.at("port").get<uint64_t>();
+          const std::string who = a.contains("neighbour") ? fmt::format("neighbour {}: ", word(a["neighbour"])) : "";
           t += a.at("destination").is_null()
-                   ? fmt::format("  adjacency not resolved yet, port {}\n", port)
-                   : fmt::format("  adjacency {} <- {} port {}\n", word(a["destination"]), word(a.at("source")), port);
+                   ? fmt::format("  adjacency {}link-layer address not known, port {}\n", who, port)
+                   : fmt::format("  adjacency {}{} <- {} port {}\n", who, word(a["destination"]), word(a.at("source")),
+                                 port);
         }
       }
     } else if (p.contains("why_not")) {
@@ -220,7 +222,7 @@ TraceControl::TraceControl(Engine& engine, std::shared_ptr<PacketTaps> taps)
 void TraceControl::digest(LiveTables& tables) {
   if (order_ == nullptr) return;
   const auto through = order_->take();
-  FollowedTexts texts(engine_.router(), tables, first_generation_);
+  FollowedTexts texts(engine_.router(), tables, first_generation_, engine_.neighbours());
   for (const auto& packet : through) shown_.push_back({packet->number, texts.text(*packet)});
 }
 

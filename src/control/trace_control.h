@@ -64,8 +64,10 @@ Result<std::vector<AclMatchRule>> parse_packet_filter(const std::string& text);
 class FollowedTexts {
  public:
   // Packets of generations before `first_generation` met another graph than `router`.
-  FollowedTexts(const Router& router, LiveTables& tables, uint64_t first_generation = 0)
-      : router_(router), tables_(tables), first_generation_(first_generation) {}
+  // `neighbours` as of PacketWays.
+  FollowedTexts(const Router& router, LiveTables& tables, uint64_t first_generation = 0,
+                const Neighbours* neighbours = nullptr)
+      : router_(router), tables_(tables), first_generation_(first_generation), neighbours_(neighbours) {}
 
   // {"number", "timestamp_ns", "input", "bytes", "captured", "flow", "generation", "worker", "on_device", "fate":
   // {"forwarded", "reason", "element", "ends": [...]}, "explanation": as of PacketWays, or null, "agrees", and where it
@@ -78,6 +80,7 @@ class FollowedTexts {
   const Router& router_;
   LiveTables& tables_;
   const uint64_t first_generation_;
+  const Neighbours* const neighbours_;
   // PacketTaps keeps two generations at most.
   std::vector<std::pair<std::shared_ptr<const TableSet>, std::unique_ptr<PacketWays>>> ways_;
 };

@@ -116,6 +116,7 @@ class Engine {
 
   // nullptr: the run has none.
   LivePorts* live_ports() { return live_ports_.get(); }
+  const Neighbours* neighbours() const { return options_.neighbours.get(); }
 
   // The counters of access lists. Precondition: options.count_hits. Thread-safe, also after the run.
   HitLedger& hits() { return *ledger_; }
