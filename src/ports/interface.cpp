@@ -126,6 +126,10 @@ FrameShape shape_for_mtu(uint32_t mtu) {
 
 Result<void> check_frames_fit(const std::string& name, uint32_t mtu, const FrameShape& shape) {
   if (frame_bytes(mtu) <= shape.room()) return {};
+  if (mtu > kMostMtu)
+    return Error(fmt::format("{}: its MTU is {}, and a port takes {} at most", name, mtu, kMostMtu),
+                 name == "lo" ? "packets of the loopback interface stay with this machine's kernel: use a veth pair"
+                              : fmt::format("ip link set {} mtu {}", name, kMostMtu));
   return Error(fmt::format("{}: its MTU is {}, so that frames have up to {} bytes; chunks of {} bytes take {}", name,
                            mtu, frame_bytes(mtu), shape.stride, shape.room()),
                fmt::format("ip link set {} mtu {}", name, shape.room() - (frame_bytes(0))));

@@ -70,6 +70,10 @@ Result<std::unique_ptr<Port>> open_port(const PortOptions& options, const std::s
   }
   // Without an interface of that name no method works, and what each of them says about it says no more.
   if (auto interface = Interface::find(options.name); !interface) return std::move(interface).error();
+  // Nor does any where frames are too long for all of them.
+  const uint32_t mtu = mtu_of_interface(options.name);
+  if (auto fits = check_frames_fit(options.name, mtu, pool->shape()); !fits && mtu > kMostMtu)
+    return std::move(fits).error();
   Error none(fmt::format("{}: no method opens it", options.name));
   for (const PortMethodEntry& m : port_method_entries()) {
     if (!m.automatic) continue;
