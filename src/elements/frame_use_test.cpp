@@ -56,6 +56,7 @@ TEST(FrameUse, OfEveryClass) {
                                   {"Null", kNone},
                                   {"Truncate", kNone},
                                   {"IPInput", kHeaders},
+                                  {"Bridge", kHeaders},
                                   {"DecIPTTL", kHeaders},
                                   {"AdjacencyRewrite", kHeaders},
                                   {"EtherEncap", kHeaders},

@@ -8,6 +8,7 @@
 #include "base/type_list.h"
 #include "elements/acl/stage.h"
 #include "elements/adjacency/stage.h"
+#include "elements/bridge/stage.h"
 #include "elements/classifier/stage.h"
 #include "elements/classify_dscp/stage.h"
 #include "elements/classify_mark/stage.h"
@@ -34,7 +35,7 @@ using PlainStages =
     TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
              EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
              CheckCrc32Stage, PortSwitchStage, ExampleStage, PatternStage, TruncateStage, SetIpDscpStage,
-             ClassifyDscpStage, ClassifyMarkStage, GetIpAddressStage>;
+             ClassifyDscpStage, ClassifyMarkStage, GetIpAddressStage, BridgeStage>;
 
 namespace detail {
 

@@ -38,6 +38,7 @@ Result<PortOptions> options_of(const PortSpec& spec, unsigned workers) {
     o.queues = std::min(queues_of_interface(o.name), kMaxPortQueues);
   o.receives = o.sends = false;
   o.promiscuous = spec.device.promiscuous;
+  o.kernel_gets_own = spec.device.kernel;
   o.hardware_timestamps = spec.device.adapter_timestamps;
   if (spec.device.xdp_mode == "native") o.xdp_mode = PortOptions::XdpMode::kNative;
   if (spec.device.xdp_mode == "generic") o.xdp_mode = PortOptions::XdpMode::kGeneric;
@@ -381,6 +382,8 @@ std::vector<LivePorts::Wanted> LivePorts::wanted(const Router& router, const Pla
       if (spec.device.queues > has.queues) wrong(fmt::format("'{}' is open with {} queues", name, has.queues));
       if (use.receives && options->promiscuous && !has.promiscuous)
         wrong(fmt::format("'{}' is open without promiscuous mode", name));
+      if (use.receives && options->kernel_gets_own != has.kernel_gets_own)
+        wrong(fmt::format("'{}' is open {} packets for the kernel", name, has.kernel_gets_own ? "with" : "without"));
       if (use.receives && options->hardware_timestamps != has.hardware_timestamps)
         wrong(fmt::format("'{}' is open with other timestamps", name));
       continue;
@@ -396,6 +399,7 @@ std::vector<LivePorts::Wanted> LivePorts::wanted(const Router& router, const Pla
     both.receives |= use.receives;
     both.sends |= !use.receives;
     both.promiscuous |= options->promiscuous;
+    both.kernel_gets_own &= options->kernel_gets_own;
     both.hardware_timestamps |= options->hardware_timestamps;
     both.queues = std::max(both.queues, options->queues);
     same->all_queues &= spec.device.queues == 0;

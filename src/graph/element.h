@@ -114,6 +114,7 @@ struct PortSpec {
     std::string method;   // af_xdp, ...; empty: the fastest that works
     unsigned queues = 0;  // 0: one for each worker, as far as the device has them
     bool promiscuous = false;
+    bool kernel = true;    // receiving: the kernel gets what is its own
     std::string xdp_mode;  // native, generic; empty: the fastest that works
     bool adapter_timestamps = false;
   } device;

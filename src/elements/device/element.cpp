@@ -40,6 +40,7 @@ class FromDevice final : public DeviceElement {
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     DeviceElement::configure(arguments, diagnostics);
     spec_.device.promiscuous = arguments.get_bool("PROMISC");
+    if (arguments.has("KERNEL")) spec_.device.kernel = arguments.get_bool("KERNEL");
     if (arguments.has("XDP")) spec_.device.xdp_mode = arguments.get_string("XDP");
     spec_.device.adapter_timestamps =
         arguments.has("TIMESTAMP_TYPE") && arguments.get_string("TIMESTAMP_TYPE") == "adapter";
@@ -114,6 +115,11 @@ ElementClass source_class(const char* name, bool dpdk) {
                          .default_text = "false",
                          .help = "receives frames to other link-layer addresses too"});
   if (!dpdk) {
+    c.arguments.push_back({.name = "KERNEL",
+                           .kind = ArgumentKind::kBool,
+                           .default_text = "true",
+                           .help = "false: the kernel gets nothing that comes by the interface, not even ARP (AF_XDP, "
+                                   "AF_PACKET)"});
     c.arguments.push_back({.name = "XDP",
                            .kind = ArgumentKind::kChoice,
                            .help = "of AF_XDP; default: native where the driver has it",
