@@ -206,5 +206,52 @@ TEST_F(LiveRunTest, WhatIsMissingIsSaid) {
   EXPECT_EQ(core.code, 2);
 }
 
+TEST_F(LiveRunTest, ABareNameThatIsNoInterfaceBecomesNoCaptureBesideAnInterface) {
+  const auto inside = router_->enter();
+  write("run.toml", "acl = \"edge.acl\"\nin = \"d0\"\nout = \"rbb\"\n");
+  for (const std::string command :
+       {"run --acl edge.acl --in d0 --out rbb", "run --routes rib --in d0 --out 0=d1 --out 1=rbb",
+        "run --acl edge.acl --in d0 --out d7", "run --config run.toml", "check run.toml"}) {
+    SCOPED_TRACE(command);
+    const Said said = sluice(command);
+    EXPECT_EQ(said.code, 3);
+    EXPECT_NE(said.err.find("no interface has this name"), std::string::npos) << said.err;
+    EXPECT_NE(said.err.find("a capture file has a '/', an extension or 'file:'"), std::string::npos) << said.err;
+  }
+  EXPECT_FALSE(exists("rbb"));
+  EXPECT_FALSE(exists("d7"));
+}
+
+TEST_F(LiveRunTest, FilesBesideInterfacesHaveASlashAnExtensionOrAPrefix) {
+  const std::string names[] = {"seen.pcap", "./seen", "file:bare", "file:d1"};
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    start("--acl edge.acl --in d0 --out " + name);
+    ASSERT_TRUE(stop().is_object()) << read("log");
+  }
+  for (const char* name : {"seen.pcap", "seen", "bare", "d1"}) EXPECT_TRUE(exists(name)) << name;
+}
+
+TEST_F(LiveRunTest, TheLoopbackInterfaceSaysWhyItIsNoPort) {
+  const auto inside = router_->enter();
+  for (const char* method : {"", " --method af_packet", " --method af_xdp"}) {
+    const Said said = sluice("run --acl edge.acl --in lo --out d1" + std::string(method));
+    EXPECT_EQ(said.code, 3);
+    EXPECT_NE(said.err.find("lo: its MTU is 65536, and a port takes 9728 at most"), std::string::npos) << said.err;
+    EXPECT_NE(said.err.find("use a veth pair"), std::string::npos) << said.err;
+    EXPECT_EQ(said.err.find("chunks"), std::string::npos) << said.err;
+  }
+}
+
+TEST_F(LiveRunTest, CapabilitiesAreAskedForBeforeAnythingIsRead) {
+  const auto inside = router_->enter();
+  const Said said =
+      shell("setpriv --bounding-set -net_raw --inh-caps -net_raw \"$SLUICE\" run --acl none --in d0 --out d1");
+  EXPECT_EQ(said.code, 3);
+  EXPECT_NE(said.err.find("interfaces need CAP_NET_RAW"), std::string::npos) << said.err;
+  EXPECT_NE(said.err.find("setcap cap_net_raw"), std::string::npos) << said.err;
+  EXPECT_EQ(said.err.find("--acl none"), std::string::npos) << said.err;
+}
+
 }  // namespace
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "inputs.h"
 #include "pipeline.h"
 #include "run_options.h"
+#include "run_standard.h"
 #include "shadowed.h"
 
 namespace sluice::app {
@@ -61,6 +62,7 @@ CheckOptions options_in(const std::string& file, Wrong& wrong) {
   CheckOptions o;
   o.words = run.words;
   wrong.look([&] { check_run_options(run, o.words.empty() ? "" : o.words.front()); });
+  if (o.words.empty()) wrong.look([&] { (void)run_ends(run); });
   o.rules = run.acl;
   o.format = run.format;
   o.routes = run.routes;

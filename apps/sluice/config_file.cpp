@@ -169,8 +169,9 @@ class ConfigFile {
         texts.push_back(*text);
       }
       if (texts.empty()) return wrong(value.source(), fmt::format("'{}' is an empty list", name));
-      const bool commas = option.get_type_name().find("[,") != std::string::npos;
-      if (commas) texts = {fmt::format("{}", fmt::join(texts, ","))};
+      // One value with commas in it.
+      if (option.get_items_expected_max() < 2 && option.get_type_name().find(',') != std::string::npos)
+        texts = {fmt::format("{}", fmt::join(texts, ","))};
       if (texts.size() > 1 && option.get_items_expected_max() < 2)
         return wrong(value.source(), fmt::format("'{}' takes one value", name));
     } else if (const auto text = text_of(value)) {

@@ -146,7 +146,12 @@ void GraphRun::open_inputs() {
     if (const auto id = read_once_id(o_.qos)) defines_.read_once.emplace(*id, "--qos");
     qos_file_ = need(InputFile::open(o_.qos), Exit::kIo);
   }
-  if (standard_) return;
+  if (standard_) {
+    auto made = standard_graph_text(*standard_);
+    if (!made.ok()) fail(Exit::kUsage, made.error());
+    text_ = parse_text(std::move(*made), kStandardGraph, defines_);
+    return;
+  }
   std::string text = read_configuration(file_, defines_);
   text_ = parse_text(std::move(text), title_of(file_), defines_);
 }
@@ -230,6 +235,9 @@ bool GraphRun::confine() {
   outputs_ = {o_.live.hits, o_.followed.verdicts, o_.followed.dropped, o_.ports.ready_file};
   for (const RunEnds::Out& out : ends_.out) {
     if (!out.device) outputs_.push_back(out.file);
+  }
+  for (const PortMap& map : defines_.ports) {
+    if (!map.out.empty()) outputs_.push_back(map.out);
   }
   check_outputs(outputs_);
   // As DPDK is its own driver of what it likes.
@@ -391,6 +399,7 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
     for (const RunEnds::In& in : ends_.in) {
       if (!in.device) captures.push_back(in.file);
     }
+    for (const PortMap& map : defines_.ports) captures.push_back(map.in);
     refuse_files(captures, outputs_, live_ports_);
   }
   if (o_.priorities.on) options.priorities = priorities_of(o_, qos_.get());
@@ -441,9 +450,9 @@ Exit GraphRun::run_graph() {
   features_ = features_of(o_);
   features_.check();
   open_inputs();
-  live_ports_ = standard_ ? !standard_->in_devices.empty() || !standard_->out_devices.empty()
-                          : text_.graph && has_live_ports(*text_.graph);
+  live_ports_ = text_.graph && has_live_ports(*text_.graph);
   if (!live_ports_) keep_no_capability();
+  if (live_ports_ && !only_prints()) check_port_capabilities(*text_.graph);
   if (!standard_) follow_gpu_classes();
   devices_ = open_devices(flags_);
   if (!batch_asked_ && sends_frames(devices_)) {
@@ -452,11 +461,6 @@ Exit GraphRun::run_graph() {
     batch_ = kFileBatch;
   }
   overrides_ = overrides_of();
-  if (standard_) {
-    auto made = standard_graph_text(*standard_);
-    if (!made.ok()) fail(Exit::kUsage, made.error());
-    text_ = parse_text(std::move(*made), kStandardGraph, defines_);
-  }
   if (only_prints()) return print_graph_or_plan();
   // Its sockets are opened before sockets are refused.
   LiveRun live(o_.live);

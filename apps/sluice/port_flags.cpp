@@ -23,6 +23,7 @@
 #include "inputs.h"
 #include "pipeline.h"
 #include "ports/interface.h"
+#include "ports/methods.h"
 #include "ports/port.h"
 
 namespace sluice::app {
@@ -153,6 +154,14 @@ std::optional<DeviceArguments> device_arguments(const std::string& value, const 
   return arguments_of(flags.method, value, flags);
 }
 
+std::optional<DeviceArguments> bridge_arguments(const std::string& value, PortFlags flags) {
+  flags.promiscuous = true;
+  if (flags.method.empty()) flags.method = "af_packet";
+  auto arguments = device_arguments(value, flags);
+  if (arguments) arguments->receive += ", KERNEL false";
+  return arguments;
+}
+
 std::string interface_like(const std::string& value) {
   struct stat file;
   if (value.empty() || value == "-" || ::stat(value.c_str(), &file) == 0) return {};
@@ -174,6 +183,20 @@ bool names_dpdk(const ClickGraph& graph) {
     return std::ranges::find(kLiveClasses, e.class_name) != std::end(kLiveClasses) &&
            std::regex_search(e.configuration, method);
   });
+}
+
+void check_port_capabilities(const ClickGraph& graph) {
+  // Devices of these methods may be this user's own.
+  static const std::regex other(R"(\bmethod\s+("?(tap|dpdk)\b|"?\$))", std::regex::icase);
+  if (has_capability(capability::kRaw.number)) return;
+  for (const ClickElement& e : graph.elements) {
+    if ((e.class_name != "FromDevice" && e.class_name != "ToDevice") || std::regex_search(e.configuration, other))
+      continue;
+    const std::string device = e.configuration.substr(0, e.configuration.find(','));
+    fail(Exit::kIo, fmt::format("{}: interfaces need {}", device, capability::kRaw.name),
+         "run it as root, or once: sudo setcap cap_net_raw,cap_net_admin,cap_bpf+ep $(command -v sluice); 'sluice "
+         "doctor' says what each method needs");
+  }
 }
 
 void prepare_ports(const PortFlags& flags, RunOptions& options) {

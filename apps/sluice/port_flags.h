@@ -30,6 +30,9 @@ struct DeviceArguments {
   std::string receive, send;
 };
 std::optional<DeviceArguments> device_arguments(const std::string& value, const PortFlags& flags);
+// The same for a port of --bridge, which receives every frame: by AF_PACKET unless a method is given, as that alone
+// keeps VLAN tags and cuts merged frames whatever the interface does.
+std::optional<DeviceArguments> bridge_arguments(const std::string& value, PortFlags flags);
 
 // The interface that was probably meant by what is neither a file nor an interface; empty: none is alike.
 std::string interface_like(const std::string& value);
@@ -49,6 +52,10 @@ void read_rate(const std::string& text, SendOptions& options);
 bool has_live_ports(const ClickGraph& graph);
 // Whether some of them may be DPDK\'s.
 bool names_dpdk(const ClickGraph& graph);
+
+// Ends with kIo where some port is an interface of the kernel and this process may not open it. Before anything is
+// read.
+void check_port_capabilities(const ClickGraph& graph);
 
 // What the run has to do for them.
 void prepare_ports(const PortFlags& flags, RunOptions& options);

@@ -27,6 +27,7 @@ void add_run(Command root) {
       "sluice run --acl edge.acl --in a.pcap --out b.pcap --verdicts v.txt --dropped d.pcapng\n"
       "sluice run edge.click IN=b.pcap --workers 2 -o json\n"
       "sluice run --acl edge.acl --in a.pcap --repeat --control /tmp/sluice.sock\n"
+      "sluice run --bridge eth0,eth1 --acl fw.json\n"
       "sluice run --config edge.toml --http 127.0.0.1:9090",
       [o, config, made] {
         if (!config->empty()) o->configured = apply_config(*config, *made, o->words);

@@ -30,9 +30,10 @@ void add_run_options(Command sub, RunFlags& o) {
                  "Egress QoS, driven by packet timestamps; for the grammar see docs/reference/formats.md")
       ->check([](const std::string& file) { return std::string(file.empty() ? "an empty name" : ""); })
       ->type_name("FILE");
-  sub.add_option("--in", o.in,
-                 "Capture to read ('-': stdin), interface, name of --port, or METHOD:DEVICE to receive from; may be "
-                 "repeated")
+  sub.add_option(
+         "--in", o.in,
+         "Capture to read ('-': stdin; file:NAME where NAME is an interface too), interface, name of --port, or "
+         "METHOD:DEVICE to receive from; may be repeated")
       ->type_name("PCAP|IF")
       ->take_all();
   sub.add_flag(
@@ -44,6 +45,15 @@ void add_run_options(Command sub, RunFlags& o) {
          "(default: packets are only counted)")
       ->type_name("[PORT=]PCAP|IF")
       ->take_all();
+  sub.add_option("--bridge", o.bridge,
+                 "In-line firewall: what comes by one of two ports leaves by the other if --acl permits it, both ways; "
+                 "interfaces, names of --port, METHOD:DEVICE, or ports of --map")
+      ->type_name("IF,IF");
+  sub.add_option("--bridge-pass", o.bridge_pass,
+                 "Frames that pass a bridge without the access list: arp, nd, stp, lldp, lacp, eapol, llc, EtherTypes "
+                 "such as 0x8847, all, none; other frames that are not IP are dropped")
+      ->type_name("KIND[,KIND]")
+      ->capture_default_str();
   sub.add_option("--icmp-errors", o.icmp,
                  "Answer expired, unroutable and too big packets with ICMP errors from these router addresses")
       ->type_name("SRC4[,SRC6]");
@@ -84,7 +94,9 @@ void add_running_options(Command sub, RunFlags& o) {
 
 void group_run_options(Command sub) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> groups = {
-      {"Input and output", {"--in", "--out", "--map", "--tso", "--verdicts", "--dropped", "--limit", "--repeat"}},
+      {"Input and output",
+       {"--in", "--out", "--bridge", "--bridge-pass", "--map", "--tso", "--verdicts", "--dropped", "--limit",
+        "--repeat"}},
       {"Tables",
        {"--acl", "--format", "--default", "--tiny-fragments", "--routes", "--adjacencies", "--algorithm",
         "--route-algorithm", "--icmp-errors", "--icmp-denied"}},
@@ -104,16 +116,40 @@ void group_run_options(Command sub) {
   }
 }
 
+namespace {
+
+void check_bridge_options(const RunFlags& o) {
+  if (o.acl.empty())
+    fail(Exit::kUsage, "--bridge needs --acl", "a list of the one rule 'permit ip from any to any' permits all");
+  for (const auto& [option, given] : {std::pair{"--in", !o.in.empty()},
+                                      {"--out", !o.out.empty()},
+                                      {"--routes", !o.routes.empty()},
+                                      {"--adjacencies", !o.adjacencies.empty()},
+                                      {"--icmp-errors", !o.icmp.empty()},
+                                      {"--tso", o.tso},
+                                      {"--repeat", o.live.repeat}}) {
+    if (given)
+      fail(Exit::kUsage, fmt::format("--bridge and {} cannot be given together", option),
+           "a bridge receives and sends by its two ports, and does not route");
+  }
+}
+
+}  // namespace
+
 void check_run_options(const RunFlags& o, const std::string& file) {
   const bool standard = file.empty();
   const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
-                     !o.icmp.empty();
+                     !o.icmp.empty() || !o.bridge.empty();
   if (!standard && parts)
     fail(Exit::kUsage,
          fmt::format("'{}' is a whole configuration; --acl, --routes, --in and the like are for the standard graph",
                      file),
          "write them in the file, or leave the file out");
-  if (standard && o.in.empty())
+  if (!o.bridge.empty()) {
+    if (standard) check_bridge_options(o);
+  } else if (o.bridge_pass != RunFlags().bridge_pass) {
+    fail(Exit::kUsage, "--bridge-pass needs --bridge");
+  } else if (standard && o.in.empty())
     fail(Exit::kUsage, parts ? "--in is missing" : "neither a configuration nor --in is given",
          "see 'sluice run --help'");
   if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");

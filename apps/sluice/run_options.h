@@ -26,6 +26,7 @@ struct RunFlags {
   std::string acl, format = "auto", routes, adjacencies, qos, icmp, policy = "deny", algorithm, route_algorithm,
                    latency_target;
   std::vector<std::string> in, out;
+  std::string bridge, bridge_pass = "arp,nd,stp";
   DeviceFlags device;
   bool icmp_denied = false, tiny_fragments = false, print_graph = false, print_plan = false, simulated = false,
        one_by_one = false, tso = false;

@@ -1,10 +1,14 @@
 // host only
 #include "run_standard.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "control/command_text.h"
+#include "graph/click/config_text.h"
 #include "net/text.h"
 #include "tables/adjacency/adjacency_model.h"
 
@@ -67,7 +71,9 @@ NamedOption one_of(const char* option, const std::vector<std::string>& files, co
 // The option that made a line of the standard graph.
 NamedOption option_of(const Diagnostic& d, const RunFlags& o, const RunEnds& ends) {
   const std::string& line = d.source_line;
-  if (line.starts_with("in") && line.find(" :: From") != std::string::npos) return one_of("--in", o.in, d);
+  if (line.starts_with("in") && line.find(" :: From") != std::string::npos)
+    return o.bridge.empty() ? one_of("--in", o.in, d) : NamedOption{"--bridge", o.bridge};
+  if (line.find(" :: Bridge(") != std::string::npos) return {"--bridge-pass", o.bridge_pass};
   if (line.starts_with("AclTable(")) return one_of("--acl", {o.acl}, d);
   if (line.starts_with("RouteTable(")) {
     std::vector<std::string> paths;
@@ -85,13 +91,50 @@ NamedOption option_of(const Diagnostic& d, const RunFlags& o, const RunEnds& end
   return named;
 }
 
+// The ports of --bridge. Ends with kUsage.
+std::vector<DeviceArguments> bridge_ends(const RunFlags& o) {
+  const std::vector<std::string> names = split_commas(o.bridge);
+  if (names.size() != 2 || names[0] == names[1] || names[0].empty() || names[1].empty())
+    fail(Exit::kUsage, fmt::format("--bridge {}: not two ports", o.bridge), "write it as --bridge eth0,eth1");
+  std::vector<DeviceArguments> ends;
+  for (const std::string& name : names) {
+    const bool mapped = std::ranges::any_of(
+        o.maps, [&](const std::string& map) { return map.starts_with(fmt::format("device:{}=", name)); });
+    auto port = mapped ? DeviceArguments{quote(name), quote(name)} : bridge_arguments(name, o.ports);
+    if (!port) {
+      const std::string meant = interface_like(name);
+      fail(Exit::kIo, fmt::format("--bridge {}: no interface has the name '{}'", o.bridge, name),
+           meant.empty() ? fmt::format("captures take its place by --map device:{}=pcap:IN,OUT", name)
+                         : fmt::format("did you mean '{}'?", meant));
+    }
+    ends.push_back(std::move(*port));
+  }
+  return ends;
+}
+
+// file:NAME is a file whatever NAME is.
+constexpr std::string_view kFilePrefix = "file:";
+bool is_bare(const std::string& word) {
+  return word != "-" && !word.empty() && word.find_first_of("/.") == std::string::npos;
+}
+
 }  // namespace
 
 RunEnds run_ends(const RunFlags& o) {
   RunEnds ends;
-  for (const std::string& in : o.in) {
-    ends.in.push_back({in, device_arguments(in, o.ports)});
-    if (ends.in.back().device) continue;
+  if (!o.bridge.empty()) ends.bridge = bridge_ends(o);
+  const auto find_end = [&o](std::string& word) -> std::optional<DeviceArguments> {
+    if (!word.starts_with(kFilePrefix)) return device_arguments(word, o.ports);
+    word.erase(0, kFilePrefix.size());
+    return std::nullopt;
+  };
+  bool live = false;
+  for (std::string in : o.in) {
+    const bool file = in.starts_with(kFilePrefix);
+    auto device = find_end(in);
+    ends.in.push_back({in, std::move(device)});
+    live |= ends.in.back().device.has_value();
+    if (ends.in.back().device || file) continue;
     if (const std::string meant = interface_like(in); !meant.empty())
       fail(Exit::kIo, fmt::format("--in {}: no file and no interface has this name", in),
            fmt::format("did you mean '{}'?", meant));
@@ -100,8 +143,15 @@ RunEnds run_ends(const RunFlags& o) {
   for (const std::string& word : o.out) {
     auto parsed = parse_port_file(word);
     if (!parsed.ok()) fail(Exit::kUsage, fmt::format("--out: {}", parsed.error().message));
-    auto device = device_arguments(parsed->file, o.ports);
-    if (const std::string meant = device ? "" : interface_like(parsed->file); !meant.empty())
+    const bool file = parsed->file.starts_with(kFilePrefix);
+    auto device = find_end(parsed->file);
+    const std::string meant = device || file ? "" : interface_like(parsed->file);
+    // A slip of the pen is not to become a capture where packets of interfaces are to leave.
+    if (live && !device && !file && is_bare(parsed->file) && ::access(parsed->file.c_str(), F_OK) != 0)
+      fail(Exit::kIo, fmt::format("--out {}: no interface has this name", word),
+           fmt::format("{}a capture file has a '/', an extension or 'file:' in its name: ./{}",
+                       meant.empty() ? "" : fmt::format("did you mean '{}'? ", meant), parsed->file));
+    if (!meant.empty())
       warn(fmt::format("--out {}: no interface has this name, so that it becomes a capture file; did you mean '{}'?",
                        word, meant));
     if (!parsed->port) {
@@ -130,6 +180,9 @@ StandardGraph standard_graph_of(const RunFlags& o, const RunEnds& ends) {
       g.more_in.push_back(in.file);
     }
   }
+  for (const DeviceArguments& port : ends.bridge) g.bridge.push_back({port.receive, port.send});
+  g.bridge_pass = o.bridge_pass;
+  std::ranges::replace(g.bridge_pass, ',', ' ');
   // More than any run can play.
   constexpr uint64_t kForEver = 1'000'000'000'000'000'000;
   g.in_memory = o.live.repeat;

@@ -31,6 +31,7 @@ struct RunEnds {
   };
   std::vector<In> in;
   std::vector<Out> out;
+  std::vector<DeviceArguments> bridge;  // the two of --bridge
 };
 // Ends with kUsage.
 RunEnds run_ends(const RunFlags& o);

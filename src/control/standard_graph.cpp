@@ -44,6 +44,32 @@ std::string slow_path_text(const StandardGraph& g, const std::string& ports) {
   return t;
 }
 
+// The list alone judges, and frames leave as they came.
+std::string transparent_input(const StandardGraph& g) {
+  return fmt::format(
+      "IPInput(MARTIANS false, SOURCE_ROUTES true, CHECKSUM false, MULTICAST true, LINK_BROADCAST true, PADDING "
+      "true{})",
+      g.tiny_fragments ? ", TINY_FRAGMENTS true" : "");
+}
+
+std::string list_of(const StandardGraph& g, std::string_view name) {
+  return fmt::format("{} :: ACL(TABLE acl{})", name, g.permit_by_default ? ", DEFAULT permit" : "");
+}
+
+// Both ways, each with stages of its own, so that packets stay in one program from their arrival to their sink.
+std::string bridge_text(const StandardGraph& g) {
+  std::string t;
+  for (const unsigned from : {1u, 2u}) {
+    const unsigned to = 3 - from;
+    t += fmt::format(
+        "in{0} :: FromDevice({2})\n   -> input{0} :: {3}\n   -> bridge{0} :: Bridge(PASS {4})\n   -> {5}\n   -> "
+        "out{1} :: ToDevice({6});\ninput{0}[1] -> bridge{0};\nbridge{0}[1] -> out{1};\n",
+        from, to, g.bridge[from - 1].receive, transparent_input(g), g.bridge_pass,
+        list_of(g, fmt::format("acl{}", from)), g.bridge[to - 1].send);
+  }
+  return t;
+}
+
 }  // namespace
 
 bool filters_only(const StandardGraph& g) {
@@ -75,6 +101,7 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
          (g.out_devices.empty() ? "" : ", NEIGHBOURS true") + ");\n";
   }
   if (!t.empty()) t += "\n";
+  if (!g.bridge.empty()) return t + bridge_text(g);
   std::vector<std::string> sources;
   const auto add_source = [&](const std::string& what) {
     sources.push_back(sources.empty() ? "in" : fmt::format("in{}", sources.size() + 1));
@@ -87,17 +114,9 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   if (!g.in.empty()) add_capture(g.in);
   for (const std::string& path : g.more_in) add_capture(path);
   for (const std::string& device : g.in_devices) add_source(fmt::format("FromDevice({})", device));
-  std::string chain = "in -> input :: IPInput";
-  const char* const tiny = g.tiny_fragments ? "TINY_FRAGMENTS true" : "";
-  if (filters_only(g)) {
-    chain += fmt::format(
-        "(MARTIANS false, SOURCE_ROUTES true, CHECKSUM false, MULTICAST true, LINK_BROADCAST true, PADDING true{}{})",
-        g.tiny_fragments ? ", " : "", tiny);
-  } else if (g.tiny_fragments) {
-    chain += fmt::format("({})", tiny);
-  }
-  if (!g.acl.empty())
-    chain += fmt::format("\n   -> acl_check :: ACL(TABLE acl{})", g.permit_by_default ? ", DEFAULT permit" : "");
+  std::string chain = "in -> input :: ";
+  chain += filters_only(g) ? transparent_input(g) : g.tiny_fragments ? "IPInput(TINY_FRAGMENTS true)" : "IPInput";
+  if (!g.acl.empty()) chain += "\n   -> " + list_of(g, "acl_check");
   if (!g.routes.empty()) {
     chain += "\n   -> route :: IPRoute(TABLE fib)\n   -> ttl :: DecIPTTL\n   -> rewrite :: AdjacencyRewrite(TABLE adj)";
   }

@@ -1,5 +1,6 @@
 // The graph that most users mean, as Click text: from captures or live ports through access list, routes and rewrite
 // to captures or live ports.
+// With two bridge ports, what comes by one and is permitted leaves by the other, both ways.
 // With routes, what is larger than an output's MTU is fragmented where DF allows; with the router's own addresses, IPv4
 // options are processed and ICMP errors sent.
 // host only
@@ -32,6 +33,12 @@ struct StandardGraph {
   std::string out;                      // packets of all ports, or of those that port_out does not name
   std::vector<std::pair<uint16_t, std::string>> port_out;
   std::map<std::string, std::string> out_devices;  // of these names, those of live ports: what ToDevice stands with
+  // Two, or none: a bridge, without `in`, `out` and routes. What FromDevice and ToDevice stand with.
+  struct BridgePort {
+    std::string receive, send;
+  };
+  std::vector<BridgePort> bridge;
+  std::string bridge_pass;  // kinds of frames: PASS of Bridge
   bool permit_by_default = false;
   bool tiny_fragments = false;  // IPInput lets them pass
   bool icmp_errors = false;
