@@ -247,7 +247,7 @@ TEST_F(NeighboursRunTest, ATraceSaysWhichNeighbourAPacketOfAConnectedRouteLeftTo
     if (leaves) {
       ASSERT_TRUE(comes_to(*near, *far, to, "02:00:00:00:00:04"));
     }
-    ASSERT_EQ(sluice("trace add 1 udp from any to any port 80 --socket s.sock").code, 0);
+    ASSERT_EQ(sluice(std::string("trace add 1 udp from any to ") + to + " port 80 --socket s.sock").code, 0);
     ASSERT_TRUE(near->send(frame(to)));
     // One that nobody answers for waits for three seconds.
     const auto end = std::chrono::steady_clock::now() + kPatience;
