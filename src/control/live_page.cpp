@@ -161,8 +161,8 @@ function layout(names,edges,width,labels={}){
 // What there is to draw: elements without a packet in the window are folded away, unless nothing leaves.
 function seen(names,edges,idle,all){const left=new Set(edges.map(e=>e.from));return all||!names.some(n=>!left.has(n)&&!idle.has(n))?names:names.filter(n=>!idle.has(n))}
 // Rates of edges, null where they are not known. Elements count what comes to them, so the rates of the edges to one have
-// a known sum; an element with one output and no more than it took in passes on what it does not drop.
-function edgeRates(edges,rate,dropped){const known=edges.map(e=>rate(e.from)===0?0:edges.filter(x=>x.from===e.from).length===1&&edges.some(x=>x.to===e.from)?Math.max(0,rate(e.from)-dropped(e.from)):null);
+// a known sum; an element with one output passes on what it does not drop.
+function edgeRates(edges,rate,dropped){const known=edges.map(e=>rate(e.from)===0?0:edges.filter(x=>x.from===e.from).length===1?Math.max(0,rate(e.from)-dropped(e.from)):null);
  edges.forEach((e,i)=>{if(edges.filter(x=>x.to===e.to).length===1)known[i]=rate(e.to)});
  for(let again=true;again;){again=false;for(const to of new Set(edges.map(e=>e.to))){const into=edges.map((e,i)=>i).filter(i=>edges[i].to===to),open=into.filter(i=>known[i]===null);
   if(open.length===1){known[open[0]]=Math.max(0,rate(to)-into.reduce((a,i)=>a+(known[i]||0),0));again=true}}}
@@ -231,7 +231,7 @@ function graph(r,now){const names=r.elements.map(e=>e.name),idle=new Set(names.f
  nodes.forEach((v,name)=>{const d=rates.get(name),drop=d.drops.filter(x=>x.rate>0),kinds=new Set(drop.map(x=>x.kind));
   v.g.setAttribute('class',(drop.length?worst(kinds):'')+(idle.has(name)?' idle':''));v.rate.textContent=last?pps(d.rate):'';
   const all=d.drops.reduce((a,x)=>a+x.rate,0),top=drop[0];v.drop.setAttribute('class','drop '+(drop.length?worst(kinds):''));
-  v.drop.textContent=top?`− ${pps(all)} ${drop.length>1?'':top.reason}`.trim():'';
+  const lost=top?`− ${pps(all)}`:'';v.drop.textContent=drop.length===1&&`${lost} ${top.reason}`.length*6.1<=v.room?`${lost} ${top.reason}`:lost;
   v.tip.textContent=`${name} :: ${d.e.class}\n${count(d.e.packets,'packet')}, ${size(d.e.bytes)}`+(last?`\n${pps(d.rate)}, ${bits(d.bytes)}`:'')+d.drops.map(x=>`\n${x.reason} ${num(x.n)}, ${pps(x.rate)}`).join('')+(v.idle.length?`\nleads to idle: ${v.idle.join(', ')}`:'')});
  const value=n=>rates.get(n)?rates.get(n).rate:0,known=edgeRates(r.edges,value,n=>rates.get(n)?rates.get(n).drops.reduce((a,x)=>a+x.rate,0):0),per=new Map(r.edges.map((e,i)=>[e,known[i]]));
  edges.forEach(({path,p,t,tip})=>{const own=r.edges.filter(e=>e.from===path.from&&e.to===path.to),v=own.reduce((a,e)=>a===null||per.get(e)===null?null:a+per.get(e),0),outs=r.edges.filter(e=>e.from===path.from&&e.to!==path.to).length;
@@ -249,7 +249,7 @@ function draw(r,shown,names,width){const classes=Object.fromEntries(r.elements.m
   const idle=[...new Set(r.edges.filter(e=>e.from===n&&!nodes.has(e.to)&&!shown.includes(e.to)).map(e=>e.to))];
   v.append(tip,s('rect',{class:'box',width:g.W,height:g.H,rx:6}),s('text',{class:'name',x:10,y:19},cut(n,7.2)),s('text',{class:'class',x:10,y:35},cut(classes[n],6.2)),rate,drop);
   if(idle.length)v.append(s('text',{class:'class',x:g.W-8,y:51,'text-anchor':'end'},`+${idle.length} idle`));
-  high.append(v);nodes.set(n,{g:v,rate,drop,tip,idle})});
+  high.append(v);nodes.set(n,{g:v,rate,drop,tip,idle,room:g.W+g.gap-8})});
  const svg=$('graph');svg.setAttribute('width',g.width);svg.setAttribute('height',g.height);svg.setAttribute('viewBox',`0 0 ${g.width} ${g.height}`);svg.replaceChildren(low,high,labels)}
 function find(){const word=$('find').value.toLowerCase();nodes.forEach((v,name)=>v.g.classList.toggle('found',word!==''&&name.toLowerCase().includes(word)))}
 let ruled=new Map();
