@@ -437,7 +437,7 @@ Json Control::top_rules(size_t count) {
   return all;
 }
 
-Result<Json> Control::show_report(size_t rules, bool buckets) {
+Result<Json> Control::show_report(size_t top, bool buckets) {
   RunReport report;
   if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
   if (runtime_.live_ports() != nullptr) report.live_ports = runtime_.live_ports()->report();
@@ -479,7 +479,7 @@ Result<Json> Control::show_report(size_t rules, bool buckets) {
     json["wait_ns"].update(buckets_json(report.totals.wait));
     json["through_ns"].update(buckets_json(report.totals.through));
   }
-  if (rules != 0) json["rules"] = top_rules(rules);
+  if (top != 0) json["rules"] = top_rules(top);
   return json;
 }
 

@@ -99,9 +99,9 @@ class Control {
  private:
   Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
   Result<nlohmann::ordered_json> show_runtime();
-  // `rules`: with so many rules of each access list, those with most packets, of the whole run. `buckets`: with the
+  // `top`: with so many rules of each access list, those with most packets, of the whole run. `buckets`: with the
   // histograms of times.
-  Result<nlohmann::ordered_json> show_report(size_t rules, bool buckets);
+  Result<nlohmann::ordered_json> show_report(size_t top, bool buckets);
   nlohmann::ordered_json top_rules(size_t count);
   nlohmann::ordered_json process_json() const;
   Result<nlohmann::ordered_json> show_drops();
