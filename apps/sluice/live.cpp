@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "base/cancel.h"
@@ -109,6 +110,7 @@ void add_live_options(Command sub, LiveFlags& flags) {
 }
 
 LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags), notice_(ServiceNotice::from_environment()) {
+  if (flags.serves()) process_ = std::make_shared<ProcessUse>();
   if (!flags.http_token.empty() && flags.http.empty()) fail(Exit::kUsage, "--http-token needs --http");
   if (!flags.http.empty()) {
     auto made = HttpSocket::create(flags.http, token_in(flags.http_token));
@@ -173,7 +175,11 @@ void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& de
                                          std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
   tables_->set_lock(seen_);
   if (flags_.counts()) {
-    control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
+    control_ = std::make_unique<Control>(
+        runtime, *tables_,
+        Control::Facts{pipeline.name, device,
+                       socket_ == nullptr ? std::string() : std::filesystem::absolute(socket_->path()).string(),
+                       process_});
     control_->classes_read(std::move(classes_));
   }
   if (flags_.serves()) serve(runtime, pipeline, load);

@@ -17,6 +17,7 @@
 #include "control/http_socket.h"
 #include "control/json.h"
 #include "control/live_tables.h"
+#include "control/process_use.h"
 #include "control/rule_log_control.h"
 #include "exec/neighbour_follower.h"
 #include "pipeline.h"
@@ -111,6 +112,7 @@ class LiveRun {
   uint64_t swaps_ = 0;  // that tables_ is of
   std::unique_ptr<ControlSocket> socket_;
   std::unique_ptr<HttpSocket> http_;
+  std::shared_ptr<const ProcessUse> process_;           // nullptr: nobody may ask
   std::function<Result<Reload>(TablesInUse&)> reload_;  // none: there is no --config
   std::unique_ptr<ServiceNotice> notice_;               // none: no service manager asked
   std::jthread hangups_;                                // waits for SIGHUP

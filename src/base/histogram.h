@@ -90,6 +90,12 @@ class Histogram {
     return total;
   }
   bool empty() const { return count() == 0; }
+  // Samples of at most `highest`, the highest value of a bucket: 2^k - 1, or one of 63 even steps on the way to it.
+  uint64_t count_up_to(uint64_t highest) const {
+    uint64_t total = 0;
+    for (size_t i = 0; i <= index_of(highest); ++i) total += load((*buckets_)[i]);
+    return total;
+  }
   // Exact. 0 when empty.
   uint64_t min() const { return empty() ? 0 : load(min_); }
   uint64_t max() const { return empty() ? 0 : load(max_); }

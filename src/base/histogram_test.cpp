@@ -145,6 +145,20 @@ TEST(Histogram, CopyIsASnapshotAndClearEmpties) {
   EXPECT_EQ(h.percentile(50), 1000u);
 }
 
+RC_GTEST_PROP(Histogram, CountsUpToTheHighestValueOfABucketAreExact, ()) {
+  const auto samples = *rc::gen::container<std::vector<uint64_t>>(any_magnitude());
+  Histogram h;
+  for (const uint64_t v : samples) h.record(v);
+  for (unsigned octave = 6; octave < 63; ++octave) {
+    for (uint64_t step = 0; step < 4; ++step) {
+      const uint64_t highest = (uint64_t{1} << octave) + (step << (octave - 2)) - 1;
+      const auto exact = std::count_if(samples.begin(), samples.end(), [&](uint64_t v) { return v <= highest; });
+      RC_ASSERT(h.count_up_to(highest) == static_cast<uint64_t>(exact));
+    }
+  }
+  RC_ASSERT(h.count_up_to(~uint64_t{0}) == samples.size());
+}
+
 // Under the thread sanitizer this is the proof that `show runtime` may read while a worker records.
 TEST(Histogram, ReadersNeedNoLock) {
   constexpr uint64_t kSamples = 200000;

@@ -10,6 +10,7 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "batch/drop_kind.h"
 #include "control/json.h"
 #include "control/machine.h"
 #include "control/report.h"
@@ -195,8 +196,11 @@ Result<Json> Control::run(Json& request) {
     return reload_(all);
   }
   if (command == "show report") {
+    constexpr uint64_t kMostRules = 1000;
+    const size_t count = fields.number("rules", 0, kMostRules, 0);
+    const bool buckets = fields.flag("buckets");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return show_report();
+    return show_report(count, buckets);
   }
   if (command == "show qos") {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
@@ -407,11 +411,38 @@ Result<Json> Control::show_ports() {
   return json;
 }
 
-Result<Json> Control::show_report() {
+Json Control::process_json() const {
+  const ProcessUse::Now now = facts_.process->now();
+  return {{"host", facts_.process->host()},
+          {"socket", facts_.socket},
+          {"start_unix_seconds", facts_.process->start_unix_seconds()},
+          {"cpu_seconds", now.cpu_seconds},
+          {"resident_bytes", now.resident_bytes},
+          {"virtual_bytes", now.virtual_bytes},
+          {"open_files", now.open_files},
+          {"open_files_limit", now.open_files_limit}};
+}
+
+Json Control::top_rules(size_t count) {
+  Json all = Json::array();
+  for (const auto& [name, image] : tables_->tables().acls) {
+    auto list = rules(name, true, 1, count, "hits", false);
+    if (!list) continue;  // a compiled image without its rules
+    for (Json& rule : (*list)["rules"]) {
+      Json one{{"table", name}};
+      one.update(rule);
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
+Result<Json> Control::show_report(size_t top, bool buckets) {
   RunReport report;
   if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
   if (runtime_.live_ports() != nullptr) report.live_ports = runtime_.live_ports()->report();
-  Json json{{"version", sluice_version()}, {"configuration", facts_.configuration}};
+  Json json{{"version", sluice_version()}, {"revision", sluice_revision()}, {"configuration", facts_.configuration}};
+  if (facts_.process != nullptr) json["process"] = process_json();
   const auto write = [&] {
     const Router& router = runtime_.router();
     Json whole = sluice::to_json(report, router, TableReport{tables_->loads(), {}}, facts_.device);
@@ -438,6 +469,17 @@ Result<Json> Control::show_report() {
   json["tables_bytes"] = tables_->bytes();
   json["interfaces"] = Json::array();
   for (const LivePortReport& port : report.live_ports) json["interfaces"].push_back(sluice::to_json(port));
+  json["drop_kinds"] = Json::object();
+  for (size_t r = 0; r < kDropReasons; ++r) {
+    const auto reason = static_cast<DropReason>(r);
+    if (report.drops[r] != 0) json["drop_kinds"][to_string(reason)] = to_string(kind_of(reason));
+  }
+  if (buckets) {
+    json["latency_ns"].update(buckets_json(report.totals.latency));
+    json["wait_ns"].update(buckets_json(report.totals.wait));
+    json["through_ns"].update(buckets_json(report.totals.through));
+  }
+  if (top != 0) json["rules"] = top_rules(top);
   return json;
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,7 @@
 #include "control/graph_control.h"
 #include "control/json.h"
 #include "control/live_tables.h"
+#include "control/process_use.h"
 #include "control/request.h"
 #include "control/rule_log_control.h"
 #include "control/sent_file.h"
@@ -34,7 +36,8 @@ class Control {
   struct Facts {
     std::string configuration;  // its name
     std::string device;
-    unsigned workers = 1;
+    std::string socket = {};                              // where commands reach it; empty: nowhere
+    std::shared_ptr<const ProcessUse> process = nullptr;  // for `show report`; nullptr: it says nothing of the process
   };
   // All outlive this. The runtime's options are live and count_hits.
   Control(Engine& runtime, LiveTables& tables, Facts facts)
@@ -96,7 +99,11 @@ class Control {
  private:
   Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
   Result<nlohmann::ordered_json> show_runtime();
-  Result<nlohmann::ordered_json> show_report();
+  // `top`: with so many rules of each access list, those with most packets, of the whole run. `buckets`: with the
+  // histograms of times.
+  Result<nlohmann::ordered_json> show_report(size_t top, bool buckets);
+  nlohmann::ordered_json top_rules(size_t count);
+  nlohmann::ordered_json process_json() const;
   Result<nlohmann::ordered_json> show_drops();
   Result<nlohmann::ordered_json> show_ports();
   Result<nlohmann::ordered_json> save();

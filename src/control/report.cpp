@@ -18,6 +18,18 @@ Json to_json(const TableLoad& load) {
           {"compiled", load.compiled}};
 }
 
+Json buckets_json(const Histogram& times) {
+  const uint64_t count = times.count();
+  Json json{{"count", count}, {"sum", times.mean() * static_cast<double>(count)}, {"buckets", Json::array()}};
+  for (unsigned octave = 10; octave < 32; ++octave) {
+    for (uint64_t step = 0; step < 4; ++step) {
+      const uint64_t highest = (uint64_t{1} << octave) + (step << (octave - 2)) - 1;
+      json["buckets"].push_back({highest, times.count_up_to(highest)});
+    }
+  }
+  return json;
+}
+
 Json to_json(const RunReport& report, const Router& router, const TableReport& tables, const std::string& device) {
   auto drops = [](const auto& counts) {
     Json json = Json::object();

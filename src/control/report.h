@@ -19,6 +19,9 @@ nlohmann::ordered_json to_json(const RunReport& report, const Router& router, co
                                const std::string& device);
 
 nlohmann::ordered_json to_json(const TableLoad& load);
+// {"count", "sum", "buckets": [[n, samples of at most n], ...]} in ns: four buckets an octave from 1 us to 4 s, from
+// which others compute any quantile.
+nlohmann::ordered_json buckets_json(const Histogram& times);
 // [{"element", "port", "rate_bps", "classes": [{"class", "rate_bps", "in", "out", "drops", "waiting", "queued",
 // "queue_highest", "latency_ns"}]}]; a rate of 0 is none.
 nlohmann::ordered_json to_json(const std::vector<QosPortReport>& ports);

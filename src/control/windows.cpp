@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@ namespace {
 // Many who look at once are told the same: each look asks every worker for its counters.
 constexpr uint64_t kFreshNs = 200'000'000;
 constexpr size_t kMostSaid = 64;
+constexpr size_t kTopRules = 20;  // of each access list, in /metrics
 
 // What may be asked by /api/v1/NAME: the command, and the fields that it takes from the query.
 struct Path {
@@ -29,7 +32,7 @@ struct Path {
 };
 const std::vector<Path>& paths() {
   static const std::vector<Path> all = {
-      {"report", "show report", {}, {}, {}},
+      {"report", "show report", {}, {"rules"}, {"buckets"}},
       {"runtime", "show runtime", {}, {}, {}},
       {"drops", "show drops", {}, {}, {}},
       {"ports", "show ports", {}, {}, {}},
@@ -74,94 +77,145 @@ std::string label(std::string_view text) {
 // Lines of one metric stand together.
 class Metrics {
  public:
-  void begin(const char* name, const char* type, const char* help) {
-    name_ = name;
-    text_ += fmt::format("# HELP sluice_{} {}\n# TYPE sluice_{} {}\n", name, help, name, type);
+  using Labels = std::vector<std::pair<const char*, std::string>>;
+
+  void begin(std::string name, const char* type, const char* help) {
+    name_ = std::move(name);
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name_, help, name_, type);
   }
-  void add(const Json& value, const std::vector<std::pair<const char*, std::string>>& labels = {}) {
+  void add(const Json& value, const Labels& labels = {}, const char* suffix = "") {
     std::vector<std::string> parts;
     for (const auto& [key, text] : labels) parts.push_back(fmt::format("{}=\"{}\"", key, label(text)));
-    text_ += fmt::format("sluice_{}", name_);
+    text_ += name_ + suffix;
     if (!parts.empty()) text_ += fmt::format("{{{}}}", fmt::join(parts, ","));
     text_ += " " + (value.is_boolean() ? std::string(value.get<bool>() ? "1" : "0") : value.dump()) + "\n";
+  }
+  void one(std::string name, const char* type, const char* help, const Json& value, const Labels& labels = {}) {
+    begin(std::move(name), type, help);
+    add(value, labels);
+  }
+  // By what buckets_json gives, in seconds.
+  void histogram(std::string name, const char* help, const Json& times) {
+    begin(std::move(name), "histogram", help);
+    for (const Json& bucket : times.at("buckets"))
+      add(bucket.at(1), {{"le", Json(seconds(bucket.at(0))).dump()}}, "_bucket");
+    add(times.at("count"), {{"le", "+Inf"}}, "_bucket");
+    add(seconds(times.at("sum")), {}, "_sum");
+    add(times.at("count"), {}, "_count");
   }
   std::string take() { return std::move(text_); }
 
  private:
-  std::string text_;
-  const char* name_ = "";
+  static double seconds(const Json& ns) { return ns.get<double>() / 1e9; }
+  std::string text_, name_;
 };
+
+std::string word(const Json& json, const char* field) {
+  return json.at(field).get<std::string>();
+}
+
+void add_process(Metrics& m, const Json& p) {
+  m.one("process_start_time_seconds", "gauge", "Start of the process, in Unix time.", p.at("start_unix_seconds"));
+  m.one("process_cpu_seconds_total", "counter", "User and system CPU time of the process.", p.at("cpu_seconds"));
+  for (const auto& [name, field, help] :
+       {std::tuple{"process_resident_memory_bytes", "resident_bytes", "Resident memory of the process."},
+        {"process_virtual_memory_bytes", "virtual_bytes", "Virtual memory of the process."},
+        {"process_open_fds", "open_files", "Open file descriptors of the process."},
+        {"process_max_fds", "open_files_limit", "Limit of open file descriptors."}}) {
+    if (p.at(field) != 0) m.one(name, "gauge", help, p.at(field));
+  }
+}
+
+// A line of a list that stands for several rules is one time series.
+void add_rules(Metrics& m, const Json& rules) {
+  using Key = std::array<std::string, 4>;
+  std::map<Key, std::pair<uint64_t, uint64_t>> sums;
+  for (const Json& r : rules) {
+    const std::string place = r.contains("file") ? fmt::format("{}:{}", word(r, "file"), r.at("line").get<uint64_t>())
+                                                 : std::to_string(r.at("rule").get<uint64_t>());
+    auto& [packets, bytes] = sums[{word(r, "table"), place, word(r, "action"), word(r, "text")}];
+    packets += r.at("packets").get<uint64_t>();
+    bytes += r.at("bytes").get<uint64_t>();
+  }
+  const auto labels = [](const Key& key) {
+    return Metrics::Labels{{"table", key[0]}, {"place", key[1]}, {"action", key[2]}, {"rule", key[3]}};
+  };
+  m.begin("sluice_rule_packets_total", "counter", "Packets by access-list rule, of the rules with most packets.");
+  for (const auto& [key, sum] : sums) m.add(sum.first, labels(key));
+  m.begin("sluice_rule_bytes_total", "counter", "Bytes by access-list rule, of the rules with most packets.");
+  for (const auto& [key, sum] : sums) m.add(sum.second, labels(key));
+}
+
+void add_ports(Metrics& m, const Json& ports) {
+  m.begin("sluice_port_up", "gauge", "1: the interface is up and has a carrier.");
+  for (const Json& p : ports)
+    m.add(word(p, "link") == "up", {{"port", word(p, "name")}, {"method", word(p, "method")}});
+  for (const auto& [side, field, help] : {std::tuple{"rx", "packets", "Packets received, by port and queue."},
+                                          {"rx", "bytes", "Bytes received, by port and queue."},
+                                          {"rx", "missed", "Packets lost as RX rings were full."},
+                                          {"rx", "too_long", "Packets lost as they were longer than a frame buffer."},
+                                          {"rx", "invalid", "Packets lost as the driver refused them."},
+                                          {"tx", "packets", "Packets sent, by port and queue."},
+                                          {"tx", "bytes", "Bytes sent, by port and queue."},
+                                          {"tx", "full", "Packets lost as TX rings were full."},
+                                          {"tx", "failed", "Packets lost as the driver refused to send them."}}) {
+    m.begin(fmt::format("sluice_port_{}_{}_total", side, field), "counter", help);
+    for (const Json& p : ports) {
+      size_t queue = 0;
+      for (const Json& q : p.at(side))
+        m.add(q.at(field), {{"port", word(p, "name")}, {"queue", std::to_string(queue++)}});
+    }
+  }
+}
 
 }  // namespace
 
 std::string prometheus_text(const Json& r) {
   Metrics m;
-  const auto word = [](const Json& json, const char* field) { return json.at(field).get<std::string>(); };
-  m.begin("info", "gauge", "What runs, in its labels.");
-  m.add(1,
-        {{"version", word(r, "version")}, {"configuration", word(r, "configuration")}, {"device", word(r, "device")}});
-  m.begin("workers", "gauge", "Threads that process packets.");
-  m.add(r.at("workers"));
-  m.begin("generation", "gauge", "Generation of the tables.");
-  m.add(r.at("generation"));
+  m.one("sluice_build_info", "gauge", "Version and source revision of the program, in labels.", 1,
+        {{"version", word(r, "version")}, {"revision", word(r, "revision")}});
+  m.one("sluice_info", "gauge", "Configuration and device of the run, in labels.", 1,
+        {{"configuration", word(r, "configuration")}, {"device", word(r, "device")}});
+  if (r.contains("process")) add_process(m, r.at("process"));
+  m.one("sluice_workers", "gauge", "Threads that process packets.", r.at("workers"));
+  m.one("sluice_generation", "gauge", "Generation of the tables.", r.at("generation"));
   for (const auto& [name, field, help] :
-       {std::tuple{"packets_in_total", "packets_in", "Packets that came in."},
-        {"bytes_in_total", "bytes_in", "Bytes that came in."},
-        {"packets_out_total", "packets_out", "Packets that left."},
-        {"bytes_out_total", "bytes_out", "Bytes that left."},
-        {"packets_made_total", "generated", "Packets that were made here, such as ICMP errors."},
-        {"packets_dropped_total", "dropped", "Packets that were dropped."}}) {
-    m.begin(name, "counter", help);
-    m.add(r.at(field));
+       {std::tuple{"sluice_packets_in_total", "packets_in", "Packets that came in."},
+        {"sluice_bytes_in_total", "bytes_in", "Bytes that came in."},
+        {"sluice_packets_out_total", "packets_out", "Packets that left."},
+        {"sluice_bytes_out_total", "bytes_out", "Bytes that left."},
+        {"sluice_packets_generated_total", "generated", "Packets that this process generated, such as ICMP errors."},
+        {"sluice_packets_dropped_total", "dropped", "Packets that were dropped."}}) {
+    m.one(name, "counter", help, r.at(field));
   }
-  if (r.contains("queued")) {
-    m.begin("packets_queued", "gauge", "Packets that queues hold.");
-    m.add(r.at("queued"));
-  }
+  if (r.contains("queued")) m.one("sluice_packets_queued", "gauge", "Packets that queues hold.", r.at("queued"));
   const Json& elements = r.at("elements");
-  m.begin("element_packets_total", "counter", "Packets by element.");
-  for (const Json& e : elements) m.add(e.at("packets"), {{"element", word(e, "name")}, {"class", word(e, "class")}});
-  m.begin("element_bytes_total", "counter", "Bytes by element.");
-  for (const Json& e : elements) m.add(e.at("bytes"), {{"element", word(e, "name")}, {"class", word(e, "class")}});
-  m.begin("drops_total", "counter", "Dropped packets by element and reason.");
-  for (const Json& e : elements) {
-    for (const auto& [reason, n] : e.at("drops").items()) m.add(n, {{"element", word(e, "name")}, {"reason", reason}});
-  }
   for (const auto& [name, field, help] :
-       {std::tuple{"latency_seconds", "latency_ns", "Latency by quantile, since the run began."},
-        {"wait_seconds", "wait_ns", "Time of batches before a worker, by quantile."},
-        {"through_seconds", "through_ns", "Time of packets from coming in to leaving, by quantile."}}) {
-    if (!r.contains(field)) continue;
-    m.begin(name, "summary", help);
-    for (const auto& [key, quantile] : {std::pair{"p50", "0.5"}, {"p99", "0.99"}, {"p999", "0.999"}, {"max", "1"}}) {
-      if (r.at(field).contains(key)) m.add(r.at(field).at(key).get<double>() / 1e9, {{"quantile", quantile}});
-    }
+       {std::tuple{"sluice_element_packets_total", "packets", "Packets that reached an element."},
+        {"sluice_element_bytes_total", "bytes", "Bytes that reached an element."}}) {
+    m.begin(name, "counter", help);
+    for (const Json& e : elements) m.add(e.at(field), {{"element", word(e, "name")}, {"class", word(e, "class")}});
   }
-  m.begin("table_entries", "gauge", "Rules, routes or next hops of a table.");
-  for (const Json& t : r.at("tables")) m.add(t.at("entries"), {{"table", word(t, "name")}, {"kind", word(t, "kind")}});
-  m.begin("table_bytes", "gauge", "Memory of a table.");
-  for (const Json& t : r.at("tables")) m.add(t.at("bytes"), {{"table", word(t, "name")}, {"kind", word(t, "kind")}});
-  m.begin("table_generation", "gauge", "Generation in which a table changed last; 0: as it was loaded.");
-  for (const Json& t : r.at("tables"))
-    m.add(t.at("changed_in_generation"), {{"table", word(t, "name")}, {"kind", word(t, "kind")}});
-  const Json& ports = r.at("interfaces");
-  if (ports.empty()) return m.take();
-  m.begin("port_up", "gauge", "1: the interface is up and has a carrier.");
-  for (const Json& p : ports)
-    m.add(word(p, "link") == "up", {{"port", word(p, "name")}, {"method", word(p, "method")}});
-  for (const auto& [side, fields] :
-       {std::pair{"rx", std::vector<const char*>{"packets", "bytes", "missed", "too_long", "invalid"}},
-        {"tx", {"packets", "bytes", "full", "failed"}}}) {
-    for (const char* field : fields) {
-      const std::string name = fmt::format("port_{}_{}_total", side, field);
-      m.begin(name.c_str(), "counter", "By port and queue.");
-      for (const Json& p : ports) {
-        size_t queue = 0;
-        for (const Json& q : p.at(side))
-          m.add(q.at(field), {{"port", word(p, "name")}, {"queue", std::to_string(queue++)}});
-      }
-    }
+  m.begin("sluice_drops_total", "counter",
+          "Dropped packets by element, reason and kind: policy, malformed (the packet) or lost.");
+  const Json& kinds = r.at("drop_kinds");
+  for (const Json& e : elements) {
+    for (const auto& [reason, n] : e.at("drops").items())
+      m.add(n, {{"element", word(e, "name")}, {"reason", reason}, {"kind", kinds.value(reason, "policy")}});
   }
+  m.histogram("sluice_latency_seconds", "Time from reading a packet to the end of its processing.", r.at("latency_ns"));
+  m.histogram("sluice_wait_seconds", "Time that a batch waits for a worker, of one batch in eight.", r.at("wait_ns"));
+  m.histogram("sluice_through_seconds", "Time from reading a packet to writing it.", r.at("through_ns"));
+  for (const auto& [name, field, help] :
+       {std::tuple{"sluice_table_entries", "entries", "Rules, routes or next hops of a table."},
+        {"sluice_table_bytes", "bytes", "Memory of a table."},
+        {"sluice_table_generation", "changed_in_generation",
+         "Generation in which a table changed last; 0: as it was loaded."}}) {
+    m.begin(name, "gauge", help);
+    for (const Json& t : r.at("tables")) m.add(t.at(field), {{"table", word(t, "name")}, {"kind", word(t, "kind")}});
+  }
+  if (r.contains("rules") && !r.at("rules").empty()) add_rules(m, r.at("rules"));
+  if (!r.at("interfaces").empty()) add_ports(m, r.at("interfaces"));
   return m.take();
 }
 
@@ -219,7 +273,7 @@ HttpAnswer Windows::health() {
 }
 
 HttpAnswer Windows::metrics() {
-  const Said* said = ask({{"v", kControlVersion}, {"command", "show report"}});
+  const Said* said = ask({{"v", kControlVersion}, {"command", "show report"}, {"rules", kTopRules}, {"buckets", true}});
   HttpAnswer answer;
   answer.type = "text/plain; version=0.0.4; charset=utf-8";
   if (said != nullptr && said->ok) {

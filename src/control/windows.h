@@ -40,7 +40,7 @@ class Windows {
   std::map<std::string, Said, std::less<>> said_;  // by request
 };
 
-// A report of a running process (`show report`) in the text format of Prometheus.
+// A report of a running process (`show report`, with buckets) in the text format of Prometheus.
 std::string prometheus_text(const nlohmann::ordered_json& report);
 
 // The live page, whole.
