@@ -500,7 +500,7 @@ TEST_F(CliTablesTest, LinkLocalNextHopsGoByTheirInterface) {
   }
   EXPECT_NE(sluice("route --routes rib --adjacencies adj --explain 10.2.0.1").out.find("fe80::1%eth1: as configured"),
             std::string::npos);
-  EXPECT_NE(sluice("route --routes rib --explain 10.2.0.1").out.find("fe80::1%eth1: made up"), std::string::npos);
+  EXPECT_NE(sluice("route --routes rib --explain 10.2.0.1").out.find("fe80::1%eth1: synthetic"), std::string::npos);
   // Who wrote the address alone is told what the routes say.
   write("plain", "fe80::1 02:00:00:00:00:0a 02:00:00:00:00:01 1\n");
   const Said said = sluice("compile --routes rib --adjacencies plain --out adj.img");
