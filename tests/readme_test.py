@@ -109,9 +109,10 @@ class Runner:
                                             stderr=subprocess.DEVNULL, text=True, start_new_session=True)
             self.sessions.append(self.network.pid)
             self.ready = self.network.stdout.readline() == "ready\n"
-        return ["nsenter", f"--target={self.network.pid}", "--mount", "--net", f"--wd={self.folder}"] if self.ready else None
+        return ["nsenter", f"--target={self.network.pid}", "--mount", "--net", "--root"] if self.ready else None
 
     def shell(self, script, prefix=()):
+        script = f"cd '{self.folder}'\n{script}"
         command = subprocess.Popen([*prefix, "bash", "-e", "-o", "pipefail", "-c", script], cwd=self.folder, env=self.environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    start_new_session=True)
