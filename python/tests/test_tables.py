@@ -311,6 +311,15 @@ def test_shadowed_rules():
     assert (only.position, only.by, only.conflict) == (2, [1], True) and "10.1.0.0/16" in only.rule
 
 
+def test_shadowed_rules_of_a_filter_with_chains_are_those_that_were_written(tmp_path):
+    path = tmp_path / "fw.save"
+    path.write_text("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p tcp -m multiport --dports 80,443 -j ACCEPT\n"
+                    "-A FORWARD -p tcp -m multiport --dports 443,444 -j ACCEPT\n-A FORWARD -p tcp --dport 80 -j ACCEPT\nCOMMIT\n")  # fmt: skip
+    # Of the second one 444 is needed, so that it stays whole.
+    (only,) = sluice.Acl.from_file(path).shadowed()
+    assert only.kind == "shadowed" and f"{path}:5" in only.rule
+
+
 ROUTES = "10.0.0.0/8 192.0.2.1\n10.1.0.0/16 192.0.2.2\n10.1.2.0/24 192.0.2.3\n2001:db8::/32 2001:db8::1\n"
 
 
