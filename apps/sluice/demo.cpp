@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "app.h"
-#include "base/input_file.h"
 #include "base/sha256.h"
 #include "control/json.h"
 #include "control/machine.h"
@@ -74,8 +74,10 @@ constexpr uint64_t kMostSteadyPackets = 200'000'000;
 
 // As it was called, so that the suggestions can be typed.
 std::string program_name() {
-  const Result<std::string> words = read_text_file("/proc/self/cmdline");
-  return words.ok() ? std::string(words->c_str()) : "sluice";
+  std::string name;
+  std::ifstream words("/proc/self/cmdline");
+  std::getline(words, name, '\0');
+  return name.empty() ? "sluice" : name;
 }
 
 // What to try next. Without `folder` the files of this run are gone.
