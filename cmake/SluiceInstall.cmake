@@ -66,13 +66,16 @@ sluice_package_files(sluice /usr/share/doc/sluice/examples "${CMAKE_SOURCE_DIR}/
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
                   -P "${CMAKE_CURRENT_LIST_DIR}/Uninstall.cmake")
 
+# What `cmake --install` without a component installs.
+add_custom_target(installed DEPENDS sluice sluice-bench)
+if(TARGET sluice_dpdk)
+  add_dependencies(installed sluice_dpdk)
+endif()
 # What packages are made of.
-add_custom_target(packaged DEPENDS sluice sluice-bench)
-foreach(part libsluice libsluice_static sluice_dpdk)
-  if(TARGET ${part})
-    add_dependencies(packaged ${part})
-  endif()
-endforeach()
+add_custom_target(packaged DEPENDS installed)
+if(TARGET libsluice)
+  add_dependencies(packaged libsluice libsluice_static)
+endif()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME sluice)

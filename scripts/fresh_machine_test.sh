@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Proves the README's first screen on a machine that has nothing: makes a minimal Debian 12 root, puts a clean clone of the
-# current commit there, and runs ./dev demo and ./dev test in it. Optional, not in CI: it needs root, debootstrap, the
-# network, about 4 GiB of disk and 15 minutes.
+# A newcomer on a machine that has nothing: a minimal Debian 12 root, a clean clone of the current commit in it, ./dev demo,
+# then every line of README and of the tour as they stand, the live ones in network namespaces, and the packages. Optional,
+# not in CI: it needs root, debootstrap, the network, about 4 GiB of disk and 15 minutes.
 #
 #   scripts/fresh_machine_test.sh [--user] [--keep] [COMMAND...]
-#     --user    run as an ordinary user with sudo instead of as root
+#     --user    run as an ordinary user with sudo instead of as root; README's lines for root are not run then
 #     --keep    leave the root in place and print where it is
-#     COMMAND   arguments of ./dev, one run each; default: demo test
+#     COMMAND   "readme", or arguments of ./dev, one run each; default: demo readme package
 #
 # The Debian mirror, proxy and certificates are those of this machine's apt; none is written here.
 set -euo pipefail
@@ -18,8 +18,11 @@ if [ "${1:-}" = --inside ]; then
   root="$2" as_user="$3"
   shift 3
   mount --make-rprivate /
+  # A mount of its own, as `ip netns exec` expects of /.
+  mount --bind "$root" "$root"
   mount -t proc proc "$root/proc"
   mount --rbind /dev "$root/dev"
+  mount --rbind /sys "$root/sys"
   mount -t tmpfs tmpfs "$root/tmp"
   home=/root
   as=()
@@ -27,14 +30,25 @@ if [ "${1:-}" = --inside ]; then
     home=/home/builder
     as=(setpriv --reuid=builder --regid=builder --init-groups)
   fi
-  for command in "$@"; do
-    printf '\n##### ./dev %s\n' "$command"
-    start=$SECONDS
-    # shellcheck disable=SC2086  # a COMMAND may be several words: "test --all"
+  in_root() {
     (cd / && chroot "$root" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-      HOME="$home" LANG=C.UTF-8 CI=true "${as[@]}" "$home/sluice/dev" $command </dev/null) ||
-      die "./dev $command failed with exit code $? after $((SECONDS - start)) s"
-    printf '##### ./dev %s: passed in %d s\n' "$command" $((SECONDS - start))
+      HOME="$home" LANG=C.UTF-8 CI=true "$@" </dev/null)
+  }
+  # What README names beside the clone, then its lines, by the build of ./dev demo alone.
+  readme() {
+    in_root DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends iproute2 iputils-ping iperf3 || return
+    in_root "${as[@]}" sh -c 'cd "$HOME/sluice" && exec python3 tests/readme_test.py --binary build/cpu/sluice README.md docs/tour.md'
+  }
+  for command in "$@"; do
+    printf '\n##### %s\n' "$command"
+    start=$SECONDS
+    if [ "$command" = readme ]; then
+      readme
+    else
+      # shellcheck disable=SC2086  # a COMMAND may be several words: "test --all"
+      in_root "${as[@]}" "$home/sluice/dev" $command
+    fi || die "$command failed with exit code $? after $((SECONDS - start)) s"
+    printf '##### %s: passed in %d s\n' "$command" $((SECONDS - start))
   done
   exit 0
 fi
@@ -44,12 +58,12 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --keep) keep=yes ;;
     --user) as_user=yes ;;
-    -*) sed -n '2,12p' "$0" >&2; exit 2 ;;
+    -*) sed -n '2,11p' "$0" >&2; exit 2 ;;
     *) break ;;
   esac
   shift
 done
-[ $# -gt 0 ] || set -- demo test
+[ $# -gt 0 ] || set -- demo readme package
 
 [ "$(id -u)" -eq 0 ] || die "must run as root (chroot, mount)"
 command -v debootstrap >/dev/null || die "debootstrap is missing: apt-get install debootstrap"

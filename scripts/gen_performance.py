@@ -17,16 +17,14 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- performance -->", "<!-- end performance -->"
-# Of README's table: suite, case, what it is. One without a figure, or with a note (its figure is the tester's limit), is
+# Of README's table, one row for each study: suite, case, what it is. One without a figure, or with a note (its figure is the tester's limit), is
 # left out.
 HEADLINES = [
-    ("acl-application", "module/acl_1000/tuple_merge", "access list alone, 1,000 rules, tuple_merge, one core"),
-    ("acl-application", "application/acl+routes/64B/x1/256", "frames in, 1,000 rules, routes, frames out, one core"),
     ("data-plane", "pipeline/routes/64B/x1", "frames in, routes, frames out, one core"),
+    ("acl-application", "application/acl+routes/64B/x1/256", "frames in, 1,000 rules, routes, frames out, one core"),
     ("frame-latency", "cpu/1024 rules, 1 mask, last, tuple_merge", "256 packets through 1,024 rules, one core"),
-    ("ipv4-forwarding", "cpu/900000_routes/dir24/headers/x1/1000000", "forwarding by a full table of 900,000 routes, one core"),
-    ("network-functions", "crc/1024B/x1/256", "CRC-32 of frames of 1,024 bytes, in and out, one core"),
-    ("rfc2544", "ndr/af_xdp/64B", "between veth pairs without loss, 64 bytes, AF_XDP"),
+    ("network-functions", "table/lookup/64B/routes_1000/dir24/x1/256/bits", "frames in, lookup in 1,000 routes, frames out, one core"),
+    ("ipv4-forwarding", "cpu/101_routes/linear/headers/x2/1000000", "headers of a batch, linear search of 101 routes, two cores"),
 ]
 # Besides a row's value, where some row of the table has it.
 COLUMNS = {"mpackets_per_second": "Mpackets/s", "of_cpu": "times the CPU's", "mean_us": "mean, us", "p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "device_p50_us": "device p50, us",

@@ -706,6 +706,50 @@ class Sum(unittest.TestCase):
 
 
 @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb here")
+class Setup(unittest.TestCase):
+    """`./dev setup` with an apt-get that this test wrote: it finds a lock held as often as `locked` says."""
+
+    APT = """#!/bin/sh
+echo "$@" >> calls
+if [ "$2" = update ]; then
+  left=$(cat locked); echo $((left - 1)) > locked
+  if [ "$left" -gt 0 ]; then echo "$(cat why)" >&2; exit 100; fi
+else
+  touch installed
+fi
+"""
+    DPKG = """#!/bin/sh
+shift 2
+if [ -e installed ]; then for name in "$@"; do echo "ii |$name"; done; fi
+"""
+
+    def set_up(self, locked, why="E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7"):
+        with tempfile.TemporaryDirectory(prefix="sluice-setup-") as name:
+            folder = pathlib.Path(name)
+            text = (ROOT / "dev").read_text().replace("LOCK_WAIT_S=600", "LOCK_WAIT_S=20")
+            for file, text in {"dev": text, "bin/apt-get": self.APT, "bin/dpkg-query": self.DPKG, "bin/sleep": "#!/bin/sh\n",
+                               "bin/sudo": "#!/bin/sh\nshift; exec \"$@\"\n", "locked": str(locked), "why": why}.items():
+                (folder / file).parent.mkdir(exist_ok=True)
+                (folder / file).write_text(text)
+                (folder / file).chmod(0o755)
+            done = subprocess.run([folder / "dev", "setup"], env={**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"},
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            return done, (folder / "calls").read_text().splitlines()
+
+    def test_waits_for_a_lock_that_is_held(self):
+        done, calls = self.set_up(locked=3)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([call.split()[1] for call in calls[:4]], ["update"] * 4)
+        self.assertEqual(done.stdout.count("waiting for it"), 3)
+        self.assertIn("-o DPkg::Lock::Timeout=20 install -y", calls[-1])
+
+    def test_other_errors_and_endless_locks_are_errors(self):
+        done, calls = self.set_up(locked=1, why="E: The repository has no Release file.")
+        self.assertEqual((done.returncode, len(calls)), (1, 1))
+        done, calls = self.set_up(locked=100_000)
+        self.assertEqual((done.returncode, len(calls)), (1, 5))
+
+
 class Sysroot(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())

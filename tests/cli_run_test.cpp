@@ -555,8 +555,30 @@ TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {
     for (const char* reason : {"acl-deny", "no-route", "ttl-expired", "ipv4-bad-checksum"}) {
       EXPECT_TRUE(run["drops"].contains(reason)) << reason;
     }
+    // Rates are of packets in memory, which are at least as many as the capture has.
+    EXPECT_GE(run["steady"]["packets"], 5000);
+    EXPECT_GT(run["steady"]["packets_per_second"], 0);
   }
   EXPECT_TRUE(exists("d/out.pcap") && exists("d/edge.acl") && exists("d/rib.txt") && exists("d/imix.pcap"));
+}
+
+// What the demo suggests can be typed as it stands, but for what runs until it is stopped.
+TEST_F(CliRunTest, DemoSuggestsCommandsThatWork) {
+  const Said said = sluice("demo --dir d --packets 2000 --rules 100 --ipv4 500 --ipv6 50");
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_NE(said.out.find("\n  cpu x1 "), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("\n  cpu x2 "), std::string::npos) << said.out;
+  const std::string next = said.out.substr(said.out.find("  try next"));
+  size_t commands = 0;
+  for (size_t at = next.find("\n    "); at != std::string::npos; at = next.find("\n    ", at + 1)) {
+    const std::string line = next.substr(at + 5, next.find('\n', at + 1) - at - 5);
+    ++commands;
+    if (line.find("--repeat") != std::string::npos) continue;
+    const Said done = shell(line);
+    EXPECT_EQ(done.code, 0) << line << '\n' << done.err;
+  }
+  EXPECT_EQ(commands, 3u);
+  EXPECT_TRUE(exists("d/verdicts.txt"));
 }
 
 // Devices and latency targets change the report and not the output.

@@ -919,6 +919,21 @@ TEST_F(CliSuiteTest, AQuickSuiteEndsInTimeAndGoesOnLater) {
   EXPECT_FALSE(exists("r/cases/data-plane-priorities.1.json"));
 }
 
+// Time is planned from what a pass took: here a day.
+TEST_F(CliSuiteTest, AQuickSuiteMakesFewerPassesWhereTheyTakeTooLong) {
+  const std::string suite = "bench suite --quick --only classbench/fw -o r --passes ";
+  ASSERT_EQ(sluice(suite + "1 -q").code, 0);
+  const std::string file = "r/cases/classbench-fw.1.json";
+  Json kept = Json::parse(read(file));
+  kept["seconds"] = 86400;
+  write(file, kept.dump());
+  const Said said = sluice(suite + "3");
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_NE(said.err.find("fewer passes, 1 of 3: another one takes about 86400 s"), std::string::npos) << said.err;
+  EXPECT_FALSE(exists("r/cases/classbench-fw.2.json"));
+  EXPECT_EQ(Json::parse(read("r/report.json"))["passes"], 1);
+}
+
 TEST_F(CliSuiteTest, WhereNoReportCanBeWrittenNothingIsMeasured) {
   const std::string suite = "bench suite --quick --passes 1 --only classbench/fw -q -o ";
   ASSERT_EQ(shell("mkdir -p r/report.html; touch file").code, 0);

@@ -140,6 +140,9 @@ TEST_F(CliTablesTest, CheckFindsWrittenRulesOfFiltersThatCanGo) {
   std::map<int, std::string> found;
   for (const auto& one : report["findings"]) found[one["line"].get<int>()] = one["finding"].get<std::string>();
   EXPECT_EQ(found, (std::map<int, std::string>{{7, "shadowed"}, {11, "shadowed"}})) << said.out;
+  // An image of the list has the same findings.
+  ASSERT_EQ(sluice("compile --acl fw.save --out fw.img -q").code, 0);
+  EXPECT_EQ(sluice("check --rules fw.img --shadowed -o json").json()["shadowed"]["findings"], report["findings"]);
   // Whose packets they are is said by the lines that decide them.
   const auto line = [&](const std::string& packet) {
     const Said why = sluice("explain --packet 'ip6 " + packet + "' --acl fw.save -o json");
@@ -500,7 +503,7 @@ TEST_F(CliTablesTest, LinkLocalNextHopsGoByTheirInterface) {
   }
   EXPECT_NE(sluice("route --routes rib --adjacencies adj --explain 10.2.0.1").out.find("fe80::1%eth1: as configured"),
             std::string::npos);
-  EXPECT_NE(sluice("route --routes rib --explain 10.2.0.1").out.find("fe80::1%eth1: made up"), std::string::npos);
+  EXPECT_NE(sluice("route --routes rib --explain 10.2.0.1").out.find("fe80::1%eth1: synthetic"), std::string::npos);
   // Who wrote the address alone is told what the routes say.
   write("plain", "fe80::1 02:00:00:00:00:0a 02:00:00:00:00:01 1\n");
   const Said said = sluice("compile --routes rib --adjacencies plain --out adj.img");

@@ -239,6 +239,14 @@ def library(debs, dpkg, root):
     run(*dpkg, "--purge", "libsluice-dev", "libsluice0")
 
 
+def is_built(build):
+    """The target `installed`, which `./dev demo` builds, makes every program and module that an installation takes."""
+    taken = re.findall(r'TYPE (?:EXECUTABLE|MODULE) FILES "([^"]+)"', (build / "cmake_install.cmake").read_text())
+    made = {str(build / name) for name in run("ninja", "-C", build, "-t", "inputs", "installed").split("\n")}
+    if not taken or set(taken) - made:
+        sys.exit(f"the target installed does not build {sorted(set(taken) - made) or 'anything'}")
+
+
 def by_hand(build, folder):
     prefix = folder / "prefix"
     (prefix / "bin").mkdir(parents=True)
@@ -269,6 +277,7 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="sluice-package-") as folder:
         package(build, pathlib.Path(folder))
+        is_built(build)
         by_hand(build, pathlib.Path(folder))
     print("package: installs, runs, and goes away")
     return 0

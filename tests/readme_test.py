@@ -7,6 +7,7 @@ Fenced blocks take part by what stands behind their language:
 
     ```click file=edge.click     the block becomes this file
     ```sh run                    the lines are one script; `exit=N` when its last command must end with N
+    ```sh run root               the same as root, in network namespaces of this test's own; what was not run is said
     ```console run               after each "$ COMMAND" its output; compared with every number, and the kind of its
                                  unit, left out, so that rates and times may differ. "..." is any number of lines.
 
@@ -17,6 +18,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,9 +98,22 @@ class Runner:
         self.failures = []
         self.updates = {}  # by line of the block's fence: its new text
         self.commands = self.files = 0
+        self.network = None  # the process whose namespaces blocks of root run in
+        self.not_run = []
 
-    def shell(self, script):
-        command = subprocess.Popen(["bash", "-e", "-o", "pipefail", "-c", script], cwd=self.folder, env=self.environment,
+    def enter(self):
+        """The command that enters namespaces for mounts and networks, where `ip netns` has names of its own; None: not here."""
+        if self.network is None:
+            self.network = subprocess.Popen(["unshare", "--mount", "--net", "sh", "-c", "mkdir -p /run/netns && mount -t tmpfs tmpfs "
+                                             "/run/netns && echo ready && exec sleep infinity"], stdout=subprocess.PIPE,
+                                            stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+            self.sessions.append(self.network.pid)
+            self.ready = self.network.stdout.readline() == "ready\n"
+        return ["nsenter", f"--target={self.network.pid}", "--mount", "--net", "--root"] if self.ready else None
+
+    def shell(self, script, prefix=()):
+        script = f"cd '{self.folder}'\n{script}"
+        command = subprocess.Popen([*prefix, "bash", "-e", "-o", "pipefail", "-c", script], cwd=self.folder, env=self.environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    start_new_session=True)
         self.sessions.append(command.pid)
@@ -128,18 +143,26 @@ class Runner:
     def block(self, path, line, words, text):
         where = f"{path}:{line}"
         options = dict(word.split("=", 1) for word in words if "=" in word)
-        unknown = set(options) - {"file", "exit"} | {word for word in words if "=" not in word} - {"run"}
+        unknown = set(options) - {"file", "exit"} | {word for word in words if "=" not in word} - {"run", "root"}
         if unknown or ("run" in words) == ("file" in options):
-            raise ValueError(f"'{' '.join(words)}' is neither 'file=NAME' nor 'run [exit=N]'")
+            raise ValueError(f"'{' '.join(words)}' is neither 'file=NAME' nor 'run [root] [exit=N]'")
         if "file" in options:
             (self.folder / options["file"]).write_text(text)
             self.files += 1
             return
+        prefix = ()
+        if "root" in words:
+            lacking = [name for name in ("ip", "ping", "iperf3") if name in re.findall(r"\w+", text) and not shutil.which(name)]
+            prefix = None if os.geteuid() != 0 or lacking else self.enter()
+            if prefix is None:
+                self.not_run.append(f"{where}: not run: " + (f"no {', '.join(lacking)} here" if lacking else
+                                                             "it needs root, and rights to create network namespaces"))
+                return
         steps = sessions(text) if text.startswith("$ ") else [(text, None)]
         said = []
         for command, expected in steps:
             self.commands += 1
-            done = self.shell(command)
+            done = self.shell(command, prefix)
             said.append(f"$ {command}\n{done.stdout}")
             code = int(options.get("exit", 0))
             if done.returncode != code:
@@ -177,9 +200,10 @@ def main():
                 runner.rewrite(document)
         if runner.commands == 0:
             runner.failures.append(f"{document}: no block of it is marked to run")
-        for failure in runner.failures:
-            print(failure)
-        print(f"{document}: {runner.commands} scripts and commands, {runner.files} files, {len(runner.failures)} failures")
+        for line in runner.failures + runner.not_run:
+            print(line)
+        print(f"{document}: {runner.commands} scripts and commands, {runner.files} files, {len(runner.failures)} failures, "
+              f"{len(runner.not_run)} not run")
         failed = failed or bool(runner.failures)
     return 1 if failed else 0
 

@@ -1104,7 +1104,7 @@ void add_bench(Command root) {
   rule_options(*pipeline, *p);
   route_options(*pipeline, *p);
   pipeline->add_option("--route-algorithm", p->route_algorithm, "Route algorithms")->type_name("A4[,A6]");
-  pipeline->add_option("--adjacencies", p->adjacencies, "Adjacency file (default: made up)")->type_name("FILE");
+  pipeline->add_option("--adjacencies", p->adjacencies, "Adjacency file (default: synthetic)")->type_name("FILE");
   pipeline->add_option("--sizes", p->sizes, "Frame sizes with FCS, comma-separated")
       ->delimiter(',')
       ->check(Range(64u, 9618u))

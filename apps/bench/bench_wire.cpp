@@ -582,7 +582,7 @@ void add_bench_wire(Command bench) {
   add_rate_option(sub, o->rate, "Packets or bits per second (default: as fast as the interface takes them)");
   Option search = sub->add_flag("--search", o->search,
                                 "Find the highest rate that loses no more than --loss, from --rate downwards");
-  sub->add_option("--duration", o->duration, "Seconds of each trial; what is on its way then is waited for, up to 2 s")
+  sub->add_option("--duration", o->duration, "Seconds of each trial; frames still in flight are waited for, up to 2 s")
       ->check(Range(0.01, 86400.0))
       ->type_name("S")
       ->capture_default_str();

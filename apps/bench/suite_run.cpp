@@ -164,9 +164,10 @@ class SuiteRun {
     const Json load = load_average();
     idle_watts_ = idle_watts();
     for (SuiteCase& c : cases) prepare(std::move(c));
-    for (unsigned pass = 1; pass <= o_.passes; ++pass)
-      for (size_t i = 0; i < cases_.size(); ++i)
-        if (is_left(cases_[i], pass)) measure(i, pass);
+    const std::vector<size_t> order = measuring_order();
+    for (unsigned pass = 1; pass <= o_.passes && fits(pass); ++pass)
+      for (size_t at = 0; at < order.size(); ++at)
+        if (Measured& m = cases_[order[at]]; is_left(m, pass)) measure(m, at, pass);
     return report(load);
   }
 
@@ -215,8 +216,36 @@ class SuiteRun {
     }
   }
 
-  // Of what is left: a case takes as long as in another pass, else as long as those that were measured take on average.
-  std::string time_left(size_t from, unsigned from_pass) const {
+  // With a limit the first case of every suite, then the second of each: where time ends, each suite has figures.
+  std::vector<size_t> measuring_order() const {
+    std::vector<std::pair<size_t, size_t>> turns;  // place in its suite, case
+    std::map<std::string, size_t> places;
+    for (size_t i = 0; i < cases_.size(); ++i) turns.emplace_back(o_.quick ? places[cases_[i].c.suite]++ : 0, i);
+    std::sort(turns.begin(), turns.end());
+    std::vector<size_t> order;
+    for (const auto& turn : turns) order.push_back(turn.second);
+    return order;
+  }
+
+  // Whether a pass after the first ends within the limit, by what its cases took before. If not, no pass follows.
+  bool fits(unsigned pass) {
+    if (pass == 1) return true;
+    double needed_s = 0;
+    for (const Measured& m : cases_)
+      if (is_left(m, pass)) needed_s += m.seconds;
+    const double left_s = std::max(0.0, o_.limit_s - watch_.seconds());
+    if (needed_s <= left_s) return true;
+    fewer_ = fmt::format(
+        "{} instead of {}: another pass takes about {:.0f} s on this machine as busy as it is, and "
+        "{:.0f} s of {:.0f} s are left",
+        counted(pass - 1, "pass", "passes"), o_.passes, needed_s, left_s, o_.limit_s);
+    o_.passes = pass - 1;
+    return false;
+  }
+
+  // Of what is left: a case takes as long as in another pass, else as long as those that were measured take on average;
+  // with a limit not more than is left of that.
+  std::string time_left(unsigned from_pass) const {
     double known = 0, sum = 0;
     size_t unknown = 0, measured = 0;
     for (const Measured& m : cases_) {
@@ -226,18 +255,19 @@ class SuiteRun {
     }
     if (measured == 0) return "";
     for (unsigned pass = from_pass; pass <= o_.passes; ++pass) {
-      for (size_t i = pass == from_pass ? from : 0; i < cases_.size(); ++i) {
-        if (!is_left(cases_[i], pass)) continue;
-        known += cases_[i].seconds;
-        unknown += cases_[i].seconds <= 0 ? 1 : 0;
+      for (const Measured& m : cases_) {
+        if (!is_left(m, pass)) continue;
+        known += m.seconds;
+        unknown += m.seconds <= 0 ? 1 : 0;
       }
     }
-    return fmt::format(", about {:.0f} s left",
-                       known + static_cast<double>(unknown) * sum / static_cast<double>(measured));
+    const double left_s = known + static_cast<double>(unknown) * sum / static_cast<double>(measured);
+    const double limit_s = std::max(0.0, o_.limit_s - watch_.seconds());
+    return left_s <= limit_s ? fmt::format(", about {:.0f} s left", left_s)
+                             : fmt::format(", at most {:.0f} s left: this machine is busy, or slow", limit_s);
   }
 
-  void measure(size_t i, unsigned pass) {
-    Measured& m = cases_[i];
+  void measure(Measured& m, size_t at, unsigned pass) {
     const double left_s = o_.limit_s - watch_.seconds();
     if (left_s <= 0) {
       ++missing_;
@@ -248,7 +278,7 @@ class SuiteRun {
                                     machine_)};
       return;
     }
-    note(fmt::format("[pass {}/{}, {}/{}] {}{}", pass, o_.passes, i + 1, cases_.size(), m.c.id(), time_left(i, pass)));
+    note(fmt::format("[pass {}/{}, {}/{}] {}{}", pass, o_.passes, at + 1, cases_.size(), m.c.id(), time_left(pass)));
     if (!probes_) probes_.emplace(machine_["cores"].get<unsigned>());
     const Stopwatch watch;
     const auto before = probes_->take(m.c.probes);
@@ -342,6 +372,7 @@ class SuiteRun {
         "{}/report.html, .csv, .json: {} rows of {} cases in {} passes ({} kept from before, {} not measured "
         "here, {} refused) in {}\n",
         o_.out, rows.size(), cases_.size(), o_.passes, kept_, absent, refused, human_seconds(watch_.seconds())));
+    if (!fewer_.empty()) warn(fewer_);
     if (missing_ != 0)
       warn(fmt::format("{} measurements of cases are missing: time was over; the same command goes on from there",
                        missing_));
@@ -364,13 +395,14 @@ class SuiteRun {
     return rapl_.joules(*before, *after) / watch.seconds();
   }
 
-  const SuiteOptions& o_;
+  SuiteOptions o_;
   const Json machine_;
   const Stopwatch watch_;
   const Rapl rapl_{o_.rapl};
   std::optional<MachineProbes> probes_;  // made by the first measurement
   std::vector<Measured> cases_;
   size_t kept_ = 0, missing_ = 0;
+  std::string fewer_;  // why there were fewer passes than asked for
   std::optional<double> idle_watts_;
 };
 
@@ -407,7 +439,8 @@ void add_bench_suite(Command bench) {
       [o] { return bench_suite(*o); });
   sub->add_option("-o,--out", o->out, "Folder of the report and of the finished cases (cases/)")->type_name("DIR");
   sub->add_flag("--quick", o->quick,
-                "Few cases and small inputs: nine minutes at most, of which one case takes 90 seconds at most");
+                "Few cases and small inputs: nine minutes at most, on a busy machine with fewer passes; one case takes "
+                "90 seconds at most");
   sub->add_option(
          "--passes", o->passes,
          fmt::format("How many times all cases are gone through: a case's values are minutes apart (default {}, "

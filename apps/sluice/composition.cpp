@@ -116,7 +116,7 @@ std::string composition_page() {
   // These two exclude each other by what they are.
   const auto shown = [](Feature f) { return f != Feature::kNoQueues; };
   std::string t =
-      "# What runs together\n\nEvery option of `sluice run` with every other: **yes** is tested to give the packets "
+      "# Option compatibility\n\nEvery option of `sluice run` with every other: **yes** is tested to give the packets "
       "and the counts of the plain run, for captures with any timestamps; a number is the reason why a pair is "
       "refused. With `--priorities` packets of one class keep their order and classes overtake each other; with rates "
       "in `--qos` as well the order is that of the plain run.\n\n|  |";

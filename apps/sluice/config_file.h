@@ -16,7 +16,7 @@ inline bool is_config_file(std::string_view name) {
 }
 
 // Gives the options of `sub` what the file says, except those that stand on the command line, and `words` its graph and
-// variables unless there are any. docs/operate.md has the format. Ends with kBadInput, and everything that is wrong in
+// variables unless there are any. docs/install.md has the format. Ends with kBadInput, and everything that is wrong in
 // it, or with kIo. Returns what it gave: options by name, "graph" for graph and variables.
 using ConfiguredOptions = std::map<std::string, std::vector<std::string>>;
 ConfiguredOptions apply_config(const std::string& file, Command sub, std::vector<std::string>& words);

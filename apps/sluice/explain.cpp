@@ -302,7 +302,7 @@ Exit explain(const ExplainFlags& o) {
                                  {"port", p.port},
                                  {"made_up", o.adjacencies.empty()}};
             t += fmt::format("adjacency  {} <- {}, port {}{}\n", to_string(to), to_string(from), p.port,
-                             o.adjacencies.empty() ? " (made up: no --adjacencies)" : "");
+                             o.adjacencies.empty() ? " (synthetic: no --adjacencies)" : "");
           }
         }
       }
@@ -358,7 +358,7 @@ void add_explain(Command root) {
   sub->add_option("--acl", o->acl, "Access list: rules or an image")->type_name("FILE");
   add_acl_options(*sub, o->format, o->algorithm);
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
-  sub->add_option("--adjacencies", o->adjacencies, "Adjacency file (default: made-up ones)")->type_name("FILE");
+  sub->add_option("--adjacencies", o->adjacencies, "Adjacency file (default: synthetic ones)")->type_name("FILE");
   sub->add_option("--default", o->policy, "Action for packets that no rule matches: deny or permit")
       ->check(OneOf{{"deny", "permit"}})
       ->type_name("ACTION")

@@ -85,9 +85,10 @@ void add_live_options(Command sub, LiveFlags& flags) {
          "nothing is changed by it")
       ->check([](const std::string& where) { return where.empty() ? std::string() : HttpSocket::check(where); })
       ->type_name("ADDRESS:PORT");
-  sub.add_option("--http-token", flags.http_token,
-                 "With --http: who asks has to give what this file holds, as bearer token or as password; needed where "
-                 "other machines reach the address")
+  sub.add_option(
+         "--http-token", flags.http_token,
+         "With --http: require the content of this file as bearer token or as password; needed if other machines "
+         "reach the address")
       ->type_name("FILE");
   sub.add_flag("--wait", flags.wait,
                "After the last packet, when all outputs are written, keep running until SIGINT, SIGTERM or SIGHUP");

@@ -635,7 +635,7 @@ void add_save(Command root) {
 
 void add_clear(Command root) {
   Command group = add_subcommand(root, "clear", "Packets",
-                                 "Clears what the windows of a process started with 'sluice run --control' count.",
+                                 "Resets the displayed counters of a process started with 'sluice run --control'.",
                                  "sluice clear counters\nsluice clear counters rules", nullptr);
   group->require_subcommand(1);
   struct ClearFlags : ClientFlags {

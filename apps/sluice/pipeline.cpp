@@ -403,7 +403,7 @@ std::string drops_text(const std::array<uint64_t, kDropReasons>& drops) {
 std::string summary(const RunReport& r, const std::string& device) {
   std::string text =
       fmt::format("in     {}, {}\n", counted(r.packets_in, "packet"), human_bytes(static_cast<double>(r.bytes_in)));
-  if (r.generated != 0) text += fmt::format("made   {}\n", counted(r.generated, "packet"));
+  if (r.generated != 0) text += fmt::format("generated {}\n", counted(r.generated, "packet"));
   text += fmt::format("out    {}, {}", counted(r.packets_out, "packet"), human_bytes(static_cast<double>(r.bytes_out)));
   if (r.ports.size() > 1) {
     size_t shown = 0;

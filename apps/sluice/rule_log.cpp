@@ -67,12 +67,13 @@ Exit show_log(const LogFlags& flags) {
 
 void add_show_log(Command show) {
   auto flags = std::make_shared<LogFlags>();
-  Command sub = add_subcommand(
-      show, "log", "Subcommands",
-      "The packets that rules with 'log' decided, the newest last: time, verdict, five-tuple, length, rule, input.\nA "
-      "process says the same in its own log. Packets beyond 'sluice run --log-rate' are counted alone.",
-      "sluice show log\nsluice show log --follow -o json --control /run/sluice/control",
-      [flags] { return answered([&] { return show_log(*flags); }); });
+  Command sub =
+      add_subcommand(show, "log", "Subcommands",
+                     "The packets that rules with 'log' decided, the newest last: time, verdict, five-tuple, length, "
+                     "rule, input.\nThey "
+                     "are also written to the process log. Packets beyond 'sluice run --log-rate' are counted alone.",
+                     "sluice show log\nsluice show log --follow -o json --control /run/sluice/control",
+                     [flags] { return answered([&] { return show_log(*flags); }); });
   add_socket_option(*sub, *flags);
   sub->add_option("--count", flags->count, "At most so many of the newest")
       ->check(Range(uint64_t{1}, RuleLogControl::kMostAsked))

@@ -24,7 +24,7 @@ void add_run_options(Command sub, RunFlags& o) {
   sub.add_option("--routes", o.routes,
                  "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated, or an image")
       ->type_name("FILE[,FILE]");
-  sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
+  sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: synthetic ones)")
       ->type_name("FILE");
   sub.add_option("--qos", o.qos,
                  "Egress QoS, driven by packet timestamps; for the grammar see docs/reference/formats.md")

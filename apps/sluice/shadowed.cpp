@@ -1,8 +1,10 @@
 #include "shadowed.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
+#include "base/input_file.h"
 #include "control/json.h"
 #include "formats/rule_files.h"
 #include "rule_text.h"
@@ -51,14 +53,33 @@ std::string reason(const RuleFinding& f) {
   return {};
 }
 
+// Whether the rules are of a filter with chains. Of an image the file that it was compiled from says so, if it is
+// there.
+bool has_chains(const LoadedAcl& acl) {
+  RuleFormat format = RuleFormat::kAuto;
+  if (acl.format != "image") {
+    for (const RuleFormat one : {RuleFormat::kIptables, RuleFormat::kNft})
+      if (acl.format == to_string(one)) format = one;
+  } else if (acl.count != 0) {
+    const std::string file(acl.source.file(1));
+    std::error_code none;
+    if (std::filesystem::is_regular_file(file, none)) {
+      if (const Result<std::string> text = read_text_file(file); text.ok()) format = detect_rule_format(*text);
+    }
+  }
+  return format == RuleFormat::kIptables || format == RuleFormat::kNft;
+}
+
 // A rule of a filter with chains is several of the list. It can go where all of these can: then it has one finding,
 // about the last of them. A rule that is redundant only without a rule that now stays is not found either.
 std::vector<RuleFinding> by_written_rule(const LoadedAcl& acl, const std::vector<RuleFinding>& findings) {
   using Kind = RuleFinding::Kind;
-  std::map<uint32_t, std::vector<const RuleFinding*>> lines;
-  std::map<uint32_t, size_t> rules;
-  for (uint32_t r = 1; r <= acl.count; ++r) ++rules[acl.source.line(r)];
-  for (const RuleFinding& f : findings) lines[acl.source.line(f.rule)].push_back(&f);
+  using Place = std::pair<std::string_view, uint32_t>;
+  const auto place = [&](uint32_t rule) { return Place(acl.source.file(rule), acl.source.line(rule)); };
+  std::map<Place, std::vector<const RuleFinding*>> lines;
+  std::map<Place, size_t> rules;
+  for (uint32_t r = 1; r <= acl.count; ++r) ++rules[place(r)];
+  for (const RuleFinding& f : findings) lines[place(f.rule)].push_back(&f);
   std::vector<const RuleFinding*> stay;
   for (auto line = lines.begin(); line != lines.end();) {
     if (line->second.size() == rules[line->first]) {
@@ -87,7 +108,7 @@ std::vector<RuleFinding> by_written_rule(const LoadedAcl& acl, const std::vector
     }
   }
   std::vector<RuleFinding> out;
-  for (const auto& [number, all] : lines) {
+  for (const auto& [at, all] : lines) {
     const RuleFinding* worst = all.front();
     for (const RuleFinding* f : all) {
       if (f->kind >= worst->kind) worst = f;
@@ -111,8 +132,7 @@ std::string report_shadowed(const LoadedAcl& acl, const std::string& unmatched, 
   });
   progress.clear();
   stop_if_interrupted();
-  if (acl.format == to_string(RuleFormat::kIptables) || acl.format == to_string(RuleFormat::kNft))
-    findings = by_written_rule(acl, findings);
+  if (has_chains(acl)) findings = by_written_rule(acl, findings);
   Json report{{"seconds", watch.seconds()}, {"findings", Json::array()}};
   uint64_t counts[4] = {};
   std::string text;

@@ -17,7 +17,7 @@ namespace sluice::app {
 void add_watch_options(Command sub, WatchFlags& flags, bool always) {
   Option interval = sub.add_option(
       "--interval", flags.interval,
-      always ? "Seconds from one look to the next"
+      always ? "Refresh interval in seconds"
              : "Show it again every so many seconds, with rates since the last time: in place on a terminal; with -o "
                "json one line each");
   interval

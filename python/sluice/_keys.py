@@ -1,7 +1,9 @@
 """Keys in every form that is taken, as the columns that the engine reads. Nothing is copied that need not be."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import ipaddress
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +59,11 @@ def of_column(name: str, column: Any) -> tuple[Any, Any]:
     if isinstance(column, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask is not looked at: give filled(0), or an Arrow array with nulls")
     if isinstance(column, np.ndarray):
-        return column, None
+        if column.ndim == 1 and column.dtype.kind in "OU":
+            return _of_values(name, column.tolist())
+        return _of_integers(name, column), None
+    if isinstance(column, (list, tuple)):
+        return _of_values(name, column)
     if hasattr(column, "iloc"):  # pandas: its own interface to Arrow copies
         return _of_series(name, column)
     if hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
@@ -71,9 +77,73 @@ def of_column(name: str, column: Any) -> tuple[Any, Any]:
     return column, None
 
 
+# The engine's dtypes. TCP flags in 16 bits are another column than those in 8: only an array of uint16 is that.
+_DTYPES = {"src": np.uint32, "dst": np.uint32, "sport": np.uint16, "dport": np.uint16, "proto": np.uint8, "flags": np.uint8,
+           "icmp": np.uint16, "dscp": np.uint8, "family": np.uint8, "bits": np.uint8, "bytes": np.uint32, "addresses": np.uint32}  # fmt: skip
+_ADDRESSES = ("src", "dst", "src6", "dst6", "addresses")
+
+
+def _of_integers(name: str, array: Any) -> Any:
+    """Whole numbers of any width as the engine's, without a copy where they are those. Errors: ValueError for one that does
+    not fit. What else it is the engine refuses."""
+    if array.ndim != 1 or array.dtype.kind not in "iu" or name not in _DTYPES:
+        return array
+    dtype = np.dtype(np.uint16 if name == "flags" and array.dtype == np.uint16 else _DTYPES[name])
+    if array.dtype.kind == "u" and array.dtype.itemsize == dtype.itemsize:
+        return array
+    limits = np.iinfo(dtype)
+    if array.size and (array.min() < 0 or array.max() > limits.max):
+        wrong = array[(array < 0) | (array > limits.max)][0]
+        raise ValueError(f"{name} has {wrong}, which is not in 0-{limits.max}")
+    return array.astype(dtype)
+
+
+def _of_values(name: str, values: Sequence[Any]) -> tuple[Any, Any]:
+    """Of Python's objects, and where one is None. Addresses: whole numbers (IPv4), texts, objects of `ipaddress`, or bytes in
+    network order, all of one family; else whole numbers."""
+    gaps = np.fromiter((value is None for value in values), bool, len(values))
+    absent = gaps if gaps.any() else None
+    if name in _ADDRESSES:
+        rows = [None if value is None else _address(name, value) for value in values]
+        widths = {len(row) for row in rows if row is not None} or {16 if name in ("src6", "dst6") else 4}
+        if len(widths) > 1:
+            raise ValueError(f"{name} has addresses of IPv4 and of IPv6: look them up apart, or give family, src, dst, src6 and dst6")
+        width = widths.pop()
+        joined = np.frombuffer(b"".join(bytes(width) if row is None else row for row in rows), np.uint8).reshape(-1, width)
+        return (joined if width == 16 else joined.view(">u4").reshape(-1).astype(np.uint32)), absent
+    for value in values:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
+            raise TypeError(f"{name} has {value!r}, which is not a whole number")
+    try:
+        numbers = np.array([0 if value is None else value for value in values], np.int64)
+    except OverflowError:
+        raise ValueError(f"{name} has a number of more than 64 bits") from None
+    return _of_integers(name, numbers), absent
+
+
+def _address(name: str, value: Any) -> bytes:
+    """An address in network order: 4 bytes of IPv4, 16 of IPv6."""
+    if isinstance(value, str):
+        try:
+            return socket.inet_pton(socket.AF_INET6 if ":" in value else socket.AF_INET, value)
+        except OSError:
+            raise ValueError(f"{name} has {value!r}, which is not an IP address") from None
+    if isinstance(value, (ipaddress.IPv4Address, ipaddress.IPv6Address)):
+        return value.packed
+    if isinstance(value, bytes) and len(value) in (4, 16):
+        return value
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if not 0 <= value < 1 << 32:
+            raise ValueError(f"{name} has {value}, which is no IPv4 address")
+        return int(value).to_bytes(4, "big")
+    raise TypeError(f"{name} has {value!r}, which is not an IP address")
+
+
 def _of_array(name: str, array: Any) -> tuple[Any, Any]:
     """Of an Arrow array."""
     pa = need_pyarrow()
+    if name in _ADDRESSES and str(array.type) in ("string", "large_string", "string_view"):
+        return _of_values(name, array.to_pylist())
     gaps = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if pa.types.is_fixed_size_binary(array.type):
         if array.type.byte_width != 16 or name not in ("src", "dst", "src6", "dst6", "addresses"):
@@ -86,15 +156,10 @@ def _of_array(name: str, array: Any) -> tuple[Any, Any]:
         raise TypeError(f"{name} is an Arrow array of {array.type}, not of unsigned integers")
     dtype = np.dtype(array.type.to_pandas_dtype())
     if len(array) == 0:
-        return np.empty(0, dtype), None
+        return _of_integers(name, np.empty(0, dtype)), None
     values = np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
     # What a null's place holds is not known.
-    return values if gaps is None else np.where(gaps, dtype.type(0), values), gaps
-
-
-# Of columns that pandas has made floating-point numbers of, since it has no integers that may be absent.
-_DTYPES = {"src": np.uint32, "dst": np.uint32, "sport": np.uint16, "dport": np.uint16, "proto": np.uint8, "flags": np.uint8,
-           "icmp": np.uint16, "dscp": np.uint8, "addresses": np.uint32}  # fmt: skip
+    return _of_integers(name, values if gaps is None else np.where(gaps, dtype.type(0), values)), gaps
 
 
 def _of_series(name: str, series: Any) -> tuple[Any, Any]:
@@ -104,12 +169,10 @@ def _of_series(name: str, series: Any) -> tuple[Any, Any]:
     gaps = series.isna().to_numpy() if series.dtype.kind in "fOmM" or not isinstance(series.dtype, np.dtype) else None
     if gaps is not None and not gaps.any():
         gaps = None
-    if name in ("src6", "dst6") or (name in ("src", "dst", "addresses") and series.dtype.kind == "O"):
-        for value in series[~gaps] if gaps is not None else series:
-            if not isinstance(value, bytes) or len(value) != 16:
-                raise TypeError(f"{name} has {value!r}, not an address of 16 bytes")
-        rows = [v if isinstance(v, bytes) else bytes(16) for v in series]
-        return np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 16), gaps
+    texts = series.dtype.kind == "O" or (name in _ADDRESSES and str(series.dtype) in ("string", "str"))
+    if texts or name in ("src6", "dst6"):
+        return _of_values(name, series.tolist() if gaps is None else [None if gap else v for v, gap in zip(series, gaps)])
+    # pandas makes floating-point numbers of integers that may be absent.
     if name in _DTYPES and (gaps is not None or not isinstance(series.dtype, np.dtype)):
         given = series.fillna(0).to_numpy()
         wide = name == "flags" and getattr(series.dtype, "numpy_dtype", None) == np.uint16
@@ -118,7 +181,7 @@ def _of_series(name: str, series: Any) -> tuple[Any, Any]:
         if not np.array_equal(values, given):
             raise TypeError(f"{name} has numbers that are no {dtype}")
         return values, gaps
-    return series.to_numpy(), gaps
+    return _of_integers(name, series.to_numpy()), gaps
 
 
 def _complete(found: Columns, absent: Mapping[str, Any], n: int) -> None:

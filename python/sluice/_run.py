@@ -86,7 +86,7 @@ class Report:
 
     def __str__(self) -> str:
         drops = "  ".join(f"{reason} {n:,}" for reason, n in self.drops.items())
-        made = f"made   {self.generated:,} packets\n" if self.generated else ""
+        made = f"generated {self.generated:,} packets\n" if self.generated else ""
         return (
             f"in     {self.packets_in:,} packets, {self.bytes_in:,} bytes\n{made}"
             f"out    {self.packets_out:,} packets, {self.bytes_out:,} bytes\n"
@@ -94,7 +94,7 @@ class Report:
         )
 
     def _repr_html_(self) -> str:
-        rows = [("in", self.packets_in), *([("made", self.generated)] if self.generated else []), ("out", self.packets_out)]
+        rows = [("in", self.packets_in), *([("generated", self.generated)] if self.generated else []), ("out", self.packets_out)]
         rows += [(f"dropped: {reason}", n) for reason, n in self.drops.items()]
         cells = "".join(f"<tr><td>{html.escape(name)}</td><td style='text-align:right'>{n:,}</td></tr>" for name, n in rows)
         return f"<table><tr><th></th><th>packets</th></tr>{cells}</table>"

@@ -310,7 +310,9 @@ class Acl:
         )
 
     def shadowed(self, default: Literal["permit", "deny"] | None = None) -> list[ShadowFinding]:
-        """Rules that are not needed. default: what is done with packets that no rule matches, where that is known."""
+        """Rules that are not needed, as `sluice check --shadowed` finds them: in a list that was read from a file of iptables or
+        nftables the rules of that file, each of which may be several of the list. default: what is done with packets that
+        no rule matches, if that is known."""
         extra = ["--default", default] if default else []
         report = self._ask(["check", "--shadowed", *extra, "--rules"])["shadowed"]
         return [

@@ -1,4 +1,4 @@
-"""What README.md shows of the package works as it is shown."""
+"""What docs/tour.md shows of the package works as it is shown."""
 import os
 import pathlib
 import re
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_the_tour(tmp_path, monkeypatch):
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs/tour.md").read_text()
     rules = re.search(r"```text file=edge.acl\n(.*?)```", text, re.S).group(1)
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     assert len(blocks) == 2

@@ -59,7 +59,7 @@ std::string step_of(const NextHops& hops, const std::string& name, std::vector<s
   switch (e.why) {
     case NextHops::Why::kDefined:
       if (hops.definitions().made_up && !hops.definitions().names.contains(name) && next_hop_flags(name) == 0)
-        return fmt::format("{}: made up", name);
+        return fmt::format("{}: synthetic", name);
       return fmt::format("{}: as configured", name);
     case NextHops::Why::kNeighbour:
       next.clear();

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// One thread asks. docs/operate.md lists the paths.
+// One thread asks. docs/observe.md lists the paths.
 class Windows {
  public:
   // The answer to a request of the control protocol, as a line; nothing: what it would be made of is in other hands for

@@ -108,7 +108,7 @@ void register_tables(Registry& registry) {
       "the routes lead to. With NEIGHBOURS true the files need not name those that are addresses of a network at a "
       "live "
       "port of the graph, addresses with its name (fe80::1%eth0), or its name alone: their link-layer addresses are "
-      "those of the kernel's neighbour table, during a run. Else without FILE every next hop gets made-up addresses "
+      "those of the kernel's neighbour table, during a run. Else without FILE every next hop gets synthetic addresses "
       "and port 0, for demonstrations and benchmarks.";
   adjacency.arguments = {
       name,

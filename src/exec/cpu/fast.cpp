@@ -165,6 +165,7 @@ uint32_t gather_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, 
 // GCC 12 takes the registers that its own headers leave undefined on purpose for a mistake.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #define SLUICE_FAST_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 
 using Lanes = uint32_t __attribute__((vector_size(64)));
