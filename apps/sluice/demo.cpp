@@ -284,7 +284,7 @@ Exit demo(const DemoFlags& o) {
 void add_demo(Command root) {
   auto o = std::make_shared<DemoFlags>();
   Command sub = add_subcommand(
-      root, "demo", "Packets",
+      root, "demo", "Tools",
       "Runs the standard graph on generated input of real size: 10,000 rules, a full IPv4 and IPv6 table and mixed "
       "traffic,\nwith one worker, with two and on a GPU if there is one. The outputs must be identical.",
       "sluice demo\nsluice demo --dir demo-out\nsluice demo --packets 50000 --ipv4 10000 --ipv6 2000 --rules 1000 -o "
