@@ -488,7 +488,7 @@ class Reference(unittest.TestCase):
 class Readme(unittest.TestCase):
     def test_numbers_may_differ_and_words_may_not(self):
         self.assertTrue(readme_test.fits(["in  5 packets, 67.0 MiB"], ["in     200,000 packets, 1.2 KiB"]))
-        self.assertTrue(readme_test.fits(["time 2.0 ms, 1.1 M packets/s"], ["time 3 s, 900.0 k packets/s"]))
+        self.assertTrue(readme_test.fits(["time 2.0 ms, 1.1 Mpps, 3 bit/s"], ["time 3 s, 900.0 kpps, 2.5 Gbit/s"]))
         self.assertFalse(readme_test.fits(["in 5 packets"], ["out 5 packets"]))
         self.assertFalse(readme_test.fits(["in 5"], ["in 5", "more"]))
         self.assertFalse(readme_test.fits(["in 5", "more"], ["in 5"]))

@@ -1,4 +1,6 @@
 // What a user is told about a wrong command line or input: exact texts and exit codes, and nothing left behind.
+#include <unistd.h>
+
 #include "exec/device/device.h"
 #include "tests/testing/run_sluice.h"
 
@@ -127,17 +129,17 @@ TEST_F(CliErrorsTest, DeviceOptions) {
   expect("run --in a.pcap --device emu:x", 4,
          "error: 'emu:x' is not a device\n  help: write emu, emu:N, emu:fail-after=RECORDS or "
          "emu:stop-after=RECORDS\n");
-  expect(
-      "run --in a.pcap --latency-target 50", 2,
-      "error: --latency-target: '50' is not a time\n  help: write a number and its unit: 800ns, 50us, 1.5ms or 2s\n");
+  expect("run --in a.pcap --latency-target 50ys", 2,
+         "error: --latency-target: '50ys' is not a time\n  help: write seconds, or a number and its unit: 800ns, 50us, "
+         "1.5ms or 2s\n");
   expect("run --in a.pcap --latency-target 50min", 2,
-         "error: --latency-target: '50min' is not a time\n  help: write a number and its unit: 800ns, 50us, 1.5ms or "
-         "2s\n");
+         "error: --latency-target: '50min' is not a time\n  help: write seconds, or a number and its unit: 800ns, "
+         "50us, 1.5ms or 2s\n");
   expect("run --in a.pcap --latency-target 0us", 2,
          "error: --latency-target: '0us' is out of range\n  help: use 1ns to 3600s\n");
   expect("bench pipeline --latency-target fast", 2,
-         "error: --latency-target: 'fast' is not a time\n  help: write a number and its unit: 800ns, 50us, 1.5ms or "
-         "2s\n");
+         "error: --latency-target: 'fast' is not a time\n  help: write seconds, or a number and its unit: 800ns, "
+         "50us, 1.5ms or 2s\n");
   for (const char* wrong : {"--mode fast", "--transport pcie", "--records bytes", "--threading both", "--flights 17"}) {
     const Said said = sluice(std::string("run --in a.pcap --device emu ") + wrong);
     EXPECT_EQ(said.code, 2) << wrong;
@@ -180,6 +182,72 @@ TEST_F(CliErrorsTest, BadInputShowsEveryLineWithACaret) {
   EXPECT_EQ(sluice("classify --rules rules --in notpcap --out o").code, 1);
   EXPECT_EQ(sluice("run --in notpcap --out o").code, 1);
   EXPECT_FALSE(exists("o"));
+}
+
+// A file that was given for another one says what it is, in place of an error for each of its lines.
+TEST_F(CliErrorsTest, AFileOfTheWrongKindSaysWhatItLooksLike) {
+  write("edge.acl", "# a list\npermit tcp from any to any\n");
+  write("rib.txt", "8.0.0.0/8 10.0.0.1\n9.0.0.0/8 10.0.0.2\n");
+  write("nft.conf", "table inet filter {\n  chain forward {\n    tcp dport 22 accept\n  }\n}\n");
+  write("edge.toml", "[tables]\nacl = \"edge.acl\"\n");
+  ASSERT_EQ(sluice("gen traffic -q --packets 10 --out a.pcap").code, 0);
+  const auto says = [&](const std::string& arguments, const std::string& text) {
+    const Said said = sluice(arguments);
+    EXPECT_EQ(said.code, 1) << arguments << "\n" << said.err;
+    EXPECT_NE(said.err.find(text), std::string::npos) << arguments << "\n" << said.err;
+    EXPECT_LE(std::count(said.err.begin(), said.err.end(), '\n'), 6) << said.err;
+  };
+  says("run edge.acl", "edge.acl: this is not a Click configuration: it looks like an access list");
+  says("run rib.txt", "it looks like a route file");
+  says("run edge.toml", "it looks like a TOML configuration");
+  says("check --rules rib.txt", "rib.txt: this is not an access list: it looks like a route file");
+  says("check --routes edge.acl", "edge.acl: this is not a route file: it looks like an access list");
+  says("run --in a.pcap --acl rib.txt", "it looks like a route file");
+  for (const char* command : {"check --rules nft.conf", "run --in a.pcap --acl nft.conf",
+                              "explain --acl nft.conf --packet 'udp 1.1.1.1 > 2.2.2.2:53'"})
+    says(command, "unshare -rn sh -c 'nft -f nft.conf && nft -j list ruleset' > nft.conf.json");
+}
+
+// The first five show what is wrong; a hundred more hide what else is.
+TEST_F(CliErrorsTest, FiveErrorsOfAKindAreShown) {
+  std::string rules = "permit ip from any to any\ndeny udp from 300.1.1.1 to any\n";
+  for (int i = 0; i < 20; ++i) rules += "permit tcp from any to any port x" + std::to_string(i) + "\n";
+  write("many", rules);
+  const Said said = sluice("check --rules many");
+  EXPECT_EQ(said.code, 1);
+  size_t shown = 0;
+  for (size_t at = said.err.find(": error: "); at != std::string::npos; at = said.err.find(": error: ", at + 1))
+    ++shown;
+  EXPECT_EQ(shown, 6u) << said.err;
+  EXPECT_NE(said.err.find("300.1.1.1"), std::string::npos) << said.err;
+  EXPECT_NE(said.err.find("error: 21 errors in many; 15 more like these (-o json shows them)"), std::string::npos)
+      << said.err;
+  EXPECT_EQ(testing::parse_json(sluice("check --rules many -o json").err)["error"]["diagnostics"].size(), 21u);
+}
+
+// One command gives what all methods need: a second setcap would take away what the first gave.
+TEST_F(CliErrorsTest, DoctorNamesTheCommandThatOpensLivePorts) {
+  const Said said = sluice(std::string("doctor -o json") + (::geteuid() == 0 ? " --user nobody" : ""));
+  ASSERT_EQ(said.code, 0) << said.err;
+  std::string mend;
+  for (const auto& finding : said.json()["findings"]) {
+    if (finding["what"] == "live ports") mend = finding["mend"];
+  }
+  EXPECT_EQ(mend.rfind("sudo setcap cap_net_raw", 0), 0u) << mend;
+  EXPECT_NE(mend.find("cap_net_admin"), std::string::npos) << mend;
+  EXPECT_NE(mend.find(std::string("+ep /")), std::string::npos) << mend;
+}
+
+// What a configuration does not have is a mistake in its name.
+TEST_F(CliErrorsTest, AVariableThatTheConfigurationDoesNotHaveIsAnError) {
+  write("edge.click", "define($CAPTURE in.pcap);\nFromDump($CAPTURE) -> Discard;\n");
+  write("none.click", "FromDump(in.pcap) -> Discard;\n");
+  expect("check edge.click CAPTUR=x", 2,
+         "error: CAPTUR=x: edge.click has no variable $CAPTUR\n  help: did you mean CAPTURE=x?\n");
+  expect("check none.click IN=x", 2,
+         "error: IN=x: none.click has no variable $IN\n  help: it has none: leave it out\n");
+  EXPECT_EQ(sluice("check edge.click CAPTURE=x").code, 0);
+  EXPECT_NE(sluice("run --help").out.find("sluice run edge.click IN="), std::string::npos);
 }
 
 TEST_F(CliErrorsTest, ConfigurationsPointAtTheMistakes) {
@@ -288,7 +356,7 @@ TEST_F(CliErrorsTest, PacketTextsPointAtTheWord) {
          "    ^~~~\n"
          "  expected: tcp SPORT > DPORT, udp, icmp TYPE CODE, proto N, flags S, ttl N, dscp N, len N, df, frag N, vlan "
          "N\n  help: did you mean 'tcp'?\n"
-         "error: 1 error in --packet\n");
+         "error: 1 error in --packet\n  help: a whole one: 'tcp 10.0.0.1:1234 > 8.8.8.8:80 flags S'\n");
   EXPECT_EQ(sluice("explain --packet 'ip 10.0.0.1 > 2001::1'").code, 1);
   EXPECT_EQ(sluice("explain --packet 'ip 10.0.0.1 >'").code, 1);
   EXPECT_EQ(sluice("explain --packet ' '").code, 1);

@@ -59,13 +59,14 @@ TEST_F(CliHelpTest, NumbersAreDecimalAndFit) {
   std::set<std::string> options;
   for (const std::string& line : sluice("reference").lines()) {
     if (line.starts_with("## sluice ")) command = line.substr(10);
-    // "  --limit N   Stop ...", "  --workers N:INT in [1 - 256]=1", "  packets N:UINT in [1 - 1000] REQUIRED".
+    // "  --limit N   Stop ...", "  --sizes BYTES,...", "  packets N".
     if (!line.starts_with("  ") || line.size() < 4 || line[2] == ' ') continue;
     std::istringstream words(line);
     std::string name, type;
     words >> name >> type;
-    const bool fraction = line.find(":FLOAT in [") != std::string::npos;
-    const bool whole = line.find("INT in [") != std::string::npos || type == "N" || type.starts_with("N=");
+    static const std::set<std::string> kFractions = {"S", "Z", "FRACTION", "PERCENT", "PART", "MINUTES"};
+    static const std::set<std::string> kWhole = {"N", "N,...", "BYTES", "BYTES,...", "MS"};
+    const bool fraction = kFractions.contains(type), whole = kWhole.contains(type);
     if ((!whole && !fraction) || !options.insert(command + " " + name).second) continue;
     name = name.substr(0, name.find(','));
     // An argument that begins with '-' is an option that is not there.
@@ -103,9 +104,43 @@ TEST_F(CliHelpTest, NumbersAreDecimalAndFit) {
   EXPECT_EQ(sluice("run -q --in in.pcap --control s --max-memory '08 GB'").code, 0);
 }
 
+// A screen for what most runs need; all of it by another option.
+TEST_F(CliHelpTest, HelpIsShortAndAllHelpIsWhole) {
+  const auto within = [](const Said& said, size_t lines, const std::string& what) {
+    EXPECT_EQ(said.code, 0) << what << said.err;
+    EXPECT_LE(said.lines().size(), lines) << what;
+    for (const std::string& line : said.lines()) EXPECT_LE(line.size(), 110u) << what << ": " << line;
+  };
+  const Said run = sluice("run --help"), all = sluice("run --help-all"), root = sluice("--help");
+  within(run, 60, "run --help");
+  within(root, 60, "--help");
+  size_t at = 0;
+  for (const char* section : {"Input:", "Live:", "Tables:", "Report:"}) {
+    const size_t next = run.out.find(std::string("\n") + section + "\n");
+    ASSERT_NE(next, std::string::npos) << section << "\n" << run.out;
+    EXPECT_GE(next, at) << section;
+    at = next;
+  }
+  EXPECT_NE(run.out.find("--help-all"), std::string::npos);
+  EXPECT_EQ(run.out.find("--watchdog"), std::string::npos);
+  EXPECT_NE(all.out.find("--watchdog"), std::string::npos);
+  for (const std::string& text : {run.out, all.out, sluice("reference").out, sluice("reference man").out}) {
+    for (const char* library : {"INT in [", "FLOAT in [", ":{", "SIZE [b", "Needs:", "Excludes:"})
+      EXPECT_EQ(text.find(library), std::string::npos) << library;
+  }
+  // A line for each command, the five that people need before all others.
+  std::vector<std::string> names;
+  bool first = false;
+  for (const std::string& line : root.lines()) {
+    if (!line.starts_with("  ")) first = line == "Start here:";
+    if (first && line.starts_with("  ")) names.push_back(line.substr(2, line.find(' ', 2) - 2));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"run", "check", "why", "show", "top"}));
+}
+
 // Sixty options in one list are read by nobody.
 TEST_F(CliHelpTest, TheOptionsOfARunStandInSections) {
-  for (const char* command : {"run --help", "show plan --help"}) {
+  for (const char* command : {"run --help-all", "show plan --help-all"}) {
     std::vector<std::string> sections;
     for (const std::string& line : sluice(command).lines()) {
       if (!line.empty() && line[0] != ' ' && line.ends_with(":")) sections.push_back(line);
@@ -156,6 +191,10 @@ TEST_F(CliHelpTest, BashCompletesCommandsOptionsAndTheirWords) {
   write("edge.acl", "permit ip from any to any\n");
   EXPECT_EQ(completed("sluice run --acl ed"), (std::set<std::string>{"edge.acl"}));
   EXPECT_EQ(completed("sluice check ed"), (std::set<std::string>{"edge.acl"}));
+  EXPECT_EQ(completed("sluice elements AdjacencyRew"), (std::set<std::string>{"AdjacencyRewrite"}));
+  EXPECT_EQ(completed("sluice clear counters dr"), (std::set<std::string>{"drops"}));
+  EXPECT_TRUE(completed("sluice run --in l").contains("lo")) << "interfaces";
+  EXPECT_TRUE(completed("sluice run --in e").contains("edge.acl")) << "and files";
 }
 
 TEST_F(CliHelpTest, OtherShellsTakeTheirFiles) {

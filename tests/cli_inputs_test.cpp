@@ -98,7 +98,7 @@ class CliInputsTest : public CliTest {
 
   // What a command says, where it comes from taken out.
   static std::string plain(std::string text, const std::string& file) {
-    static const std::regex descriptors("/dev/fd/[0-9]+"), seconds("[0-9.]+ (us|ms|s|([kM] )?packets/s)");
+    static const std::regex descriptors("/dev/fd/[0-9]+"), seconds("[0-9.]+ (us|ms|s|[kM]?pps)");
     text = std::regex_replace(text, descriptors, "INPUT");
     text = std::regex_replace(text, seconds, "TIME");
     for (const std::string& name : {file + ".gz", file + ".bz2", file + ".xz", file + ".zst", std::string("/dev/stdin"),

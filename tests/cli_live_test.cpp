@@ -216,18 +216,75 @@ TEST_F(CliLiveTest, WrongUse) {
     EXPECT_EQ(said.code, code) << arguments << said.err;
     EXPECT_NE(said.err.find(text), std::string::npos) << arguments << "\n" << said.err;
   };
-  says("show runtime", 3, "XDG_RUNTIME_DIR is not set");
   says("show runtime --socket none", 3, "no process is listening there");
   says("show rules --count 0", 2, "--count");
   says("acl", 2, "needs a command");
   says("acl add", 2, "TABLE is missing");
   says("acl replace acl none --socket s", 3, "none");
   says("run --in in.pcap --max-memory 1MiB", 2, "--max-memory needs --control");
-  says("run --in in.pcap --control auto", 2, "XDG_RUNTIME_DIR");
   says("run --in in.pcap --control in.pcap", 3, "not a socket");
   says("run --in in.pcap --control no/such/folder/s", 3, "cannot be created");
   write("g.click", "InfiniteSource(LIMIT 1) -> Discard;");
   says("run g.click --repeat", 2, "--repeat is for the standard graph");
+}
+
+// Without an option: every command finds the process, by both spellings of the option, too.
+TEST_F(CliLiveTest, APacketIsExplainedByTheProcessThatRuns) {
+  write("adj", "a 02:00:00:00:00:01 02:00:00:00:00:02 3\nb 02:00:00:00:00:03 02:00:00:00:00:04 4\n");
+  const Said said = shell(R"(unset SLUICE_SOCKET; export XDG_RUNTIME_DIR=$PWD; s="$SLUICE"
+"$s" run --acl edge.acl --routes rib --adjacencies adj --in in.pcap --out 3=three.pcap --out rest.pcap --wait --control auto > run.out 2> run.err & run=$!
+for i in $(seq 600); do "$s" show runtime > /dev/null 2>&1 && break; sleep 0.05; done
+ls sluice > sockets
+"$s" why 'udp 10.0.0.1 > 8.1.1.1:53' > denied; echo $? >> codes
+"$s" why 'udp 10.0.0.1:7 > 8.1.1.1:54' --control sluice/control > passed; echo $? >> codes
+"$s" why udp 10.0.0.1:7 '>' 8.1.1.1:54 --socket sluice/control --in in.pcap -o json > passed.json; echo $? >> codes
+"$s" why 'udp 10.0.0.1:7 > 7.1.1.1:54' > unrouted; echo $? >> codes
+"$s" why 'udp 10.0.0.1:7 > 7.1.1.1:54' --in eth7 2> input; echo $? >> codes
+"$s" why 'udp 10.0.0.1:7' 2> wrong; echo $? >> codes
+"$s" show routes > routes; "$s" show routes --prefix 8.0.0.0/7 --count 1 > within; "$s" show routes --next-hop b -o json > by.json
+"$s" show routes 8.1.1.1 > one; "$s" show neighbours 2> neighbours; echo $? >> codes
+"$s" show drops -o json > drops.json
+kill -TERM $run; wait $run; echo $? > run.code)");
+  EXPECT_EQ(read("codes"), "0\n0\n0\n0\n1\n1\n1\n") << said.err << read("input") << read("wrong");
+  EXPECT_EQ(read("run.code"), "0\n") << read("run.err");
+  EXPECT_EQ(read("sockets"), "control\n");
+  EXPECT_FALSE(exists("sluice/control"));
+  const std::string denied = read("denied");
+  EXPECT_NE(denied.find("\nverdict    dropped: acl-deny at "), std::string::npos) << denied;
+  EXPECT_NE(denied.find("\nrule       edge.acl:1: deny udp from any to any port 53 (rule 1)\n"), std::string::npos)
+      << denied;
+  EXPECT_EQ(denied.find("route"), std::string::npos) << denied;
+  const std::string passed = read("passed");
+  EXPECT_NE(passed.find("\nrule       edge.acl:3: permit from any to any (rule 3)\n"), std::string::npos) << passed;
+  EXPECT_NE(
+      passed.find("\nnear miss  edge.acl:2: permit tcp from any to any (rule 2)\n           because udp is not tcp\n"),
+      std::string::npos)
+      << passed;
+  EXPECT_NE(passed.find("because destination port 54 is not 53\n"), std::string::npos) << passed;
+  EXPECT_NE(passed.find("\nroute      8.0.0.0/8 -> a, source static, preference 1, metric 0 (the only one)\n"),
+            std::string::npos)
+      << passed;
+  EXPECT_NE(passed.find("\nneighbour  02:00:00:00:00:01, from 02:00:00:00:00:02\n"), std::string::npos) << passed;
+  EXPECT_NE(passed.find("\noutput     three.pcap, port 3\n"), std::string::npos) << passed;
+  const Json json = json_of("passed.json");
+  EXPECT_EQ(json["verdict"]["forwarded"], true);
+  EXPECT_EQ(json["verdict"]["output"], "three.pcap");
+  EXPECT_EQ(json["rule"]["file"], "edge.acl");
+  EXPECT_EQ(json["route"]["candidates"][0]["source"], "static");
+  EXPECT_NE(read("unrouted").find("dropped: no-route"), std::string::npos) << read("unrouted");
+  EXPECT_NE(read("input").find("'eth7' is not an input of this process\n  help: inputs: in.pcap"), std::string::npos)
+      << read("input");
+  EXPECT_NE(read("wrong").find("a whole one: 'tcp 10.0.0.1:1234 > 8.8.8.8:80 flags S'"), std::string::npos)
+      << read("wrong");
+  EXPECT_EQ(read("routes"), "prefix     next hop  source\n8.0.0.0/8  a         static\n9.0.0.0/8  b         static\n");
+  EXPECT_NE(read("within").find("8.0.0.0/8"), std::string::npos) << read("within");
+  EXPECT_NE(read("within").find("1 to 1 of 2; continue with --from 2"), std::string::npos) << read("within");
+  EXPECT_EQ(json_of("by.json")["routes"].size(), 1u);
+  EXPECT_EQ(json_of("by.json")["routes"][0]["prefix"], "9.0.0.0/8");
+  EXPECT_EQ(read("one").rfind("8.0.0.0/8 -> a\n", 0), 0u) << read("one");
+  EXPECT_NE(read("neighbours").find("sluice show adjacencies"), std::string::npos) << read("neighbours");
+  // Nothing that was asked is counted.
+  EXPECT_EQ(json_of("drops.json")["packets_in"], 300);
 }
 
 TEST_F(CliLiveTest, AGraphWithQueuesIsAskedAndReplaced) {

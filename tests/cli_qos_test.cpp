@@ -135,16 +135,16 @@ kill -TERM $run; wait $run; echo $? >> codes)");
   const auto json_of = [&](const std::string& name) { return Json::parse(read(name), nullptr, false); };
   EXPECT_EQ(json_of("qos.json")["ports"][0]["classes"][0]["rate_bps"], 8'000'000) << read("qos.json");
   EXPECT_NE(read("qos.txt").find("voice"), std::string::npos);
-  EXPECT_EQ(read("set.txt"), "class voice: 20.00 M bit/s\n");
+  EXPECT_EQ(read("set.txt"), "class voice: 20.00 Mbit/s\n");
   EXPECT_EQ(json_of("port.json")["port"], 3);
-  EXPECT_EQ(read("each.txt"), "each port: 90.00 M bit/s\n");
-  EXPECT_EQ(read("one.txt"), "port 0: 70.00 M bit/s\n");
+  EXPECT_EQ(read("each.txt"), "each port: 90.00 Mbit/s\n");
+  EXPECT_EQ(read("one.txt"), "port 0: 70.00 Mbit/s\n");
   const Json after = json_of("after.json");
   for (const Json& port : after["ports"]) {
     EXPECT_EQ(port["rate_bps"], port["port"] == 0 ? 70'000'000 : 90'000'000) << port;
   }
   EXPECT_NE(read("after.txt").find("(all)"), std::string::npos) << read("after.txt");
-  EXPECT_NE(read("after.txt").find("70.00 M bit/s"), std::string::npos) << read("after.txt");
+  EXPECT_NE(read("after.txt").find("70.00 Mbit/s"), std::string::npos) << read("after.txt");
   EXPECT_EQ(read("qos.txt").find("(all)"), std::string::npos) << read("qos.txt");
   EXPECT_NE(read("class.txt").find("there is no class 'vioce'"), std::string::npos);
   EXPECT_NE(read("rate.txt").find("'fast' is not a rate"), std::string::npos);

@@ -211,13 +211,13 @@ TEST_F(CliVerdictsTest, DroppedPacketsAreAsTheyCameWithTheReasonAsTheirComment) 
   // The last one was refused after its TTL had been decremented.
   EXPECT_EQ(frames_of("d.pcapng"), (Frames{frames[1], frames[2]}));
   const std::string bytes = read("d.pcapng");
-  EXPECT_NE(bytes.find("acl-deny at acl_check, rule 1 at edge.acl:2"), std::string::npos);
-  EXPECT_NE(bytes.find("too-big at fragment, rule 2 at edge.acl:3"), std::string::npos);
+  EXPECT_NE(bytes.find("acl-deny at acl_check, edge.acl:2 (rule 1)"), std::string::npos);
+  EXPECT_NE(bytes.find("too-big at fragment, edge.acl:3 (rule 2)"), std::string::npos);
   if (shell("command -v tshark").code == 0) {
     const Said said =
         shell("tshark -r d.pcapng -T fields -e frame.time_epoch -e frame.len -e frame.comment 2>/dev/null");
-    EXPECT_EQ(said.out, fmt::format("1700000000.000000002\t{}\tacl-deny at acl_check, rule 1 at edge.acl:2\n"
-                                    "1700000000.000000003\t{}\ttoo-big at fragment, rule 2 at edge.acl:3\n",
+    EXPECT_EQ(said.out, fmt::format("1700000000.000000002\t{}\tacl-deny at acl_check, edge.acl:2 (rule 1)\n"
+                                    "1700000000.000000003\t{}\ttoo-big at fragment, edge.acl:3 (rule 2)\n",
                                     frames[1].size(), frames[2].size()));
   }
 }
@@ -261,10 +261,10 @@ TEST_F(CliVerdictsTest, ClassifyExplainsEveryPacket) {
   const Said said = sluice("classify --rules edge.acl --in in.pcap --explain-all");
   ASSERT_EQ(said.code, 0) << said.err;
   EXPECT_EQ(said.out,
-            "1\ttcp 10.0.0.1:7 > 8.1.1.1:80\tpermit\trule 2 at edge.acl:3\n"
-            "2\tudp 10.0.0.1:7 > 8.1.1.1:53\tdeny\trule 1 at edge.acl:2\n"
+            "1\ttcp 10.0.0.1:7 > 8.1.1.1:80\tpermit\tedge.acl:3 (rule 2)\n"
+            "2\tudp 10.0.0.1:7 > 8.1.1.1:53\tdeny\tedge.acl:2 (rule 1)\n"
             "3\t-\t-\tno rule\n"
-            "4\ttcp [2001:db8::1]:9 > [2001:db8::2]:443\tpermit\trule 2 at edge.acl:3\n");
+            "4\ttcp [2001:db8::1]:9 > [2001:db8::2]:443\tpermit\tedge.acl:3 (rule 2)\n");
   const Json json = sluice("classify --rules edge.acl --in in.pcap --explain-all -o json").json();
   EXPECT_EQ(json["results"][1], (Json{{"number", 2},
                                       {"packet", "udp 10.0.0.1:7 > 8.1.1.1:53"},
@@ -305,7 +305,7 @@ TEST_F(CliVerdictsTest, ExplainFollowsAPacketThroughAnyGraph) {
   }
   const Said said = sluice("explain g.click --in in.pcap");
   EXPECT_NE(said.out.find("acl_check :: ACL"), std::string::npos);
-  EXPECT_NE(said.out.find("rule 2 at edge.acl:3"), std::string::npos);
+  EXPECT_NE(said.out.find("edge.acl:3 (rule 2)"), std::string::npos);
   EXPECT_NE(said.out.find("next hop a"), std::string::npos);
   EXPECT_NE(said.out.find("TTL 64 -> 63"), std::string::npos);
   EXPECT_FALSE(exists("out.pcap"));

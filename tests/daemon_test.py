@@ -513,7 +513,7 @@ class Daemon(unittest.TestCase):
                     self.assertEqual((rule["file"], rule["line"]), ("edge.acl", 1))
                 self.assertEqual(any(p["on_device"] for p in trace["packets"]), way == ["--device", "emu"])
                 text = self.sluice("show", "trace", "--control", "s").stdout
-                self.assertIn("rule      1 at edge.acl:1: deny udp from any to any port 53", text)
+                self.assertIn("rule      edge.acl:1: deny udp from any to any port 53 (rule 1)", text)
                 self.assertIn("fate      dropped: acl-deny at", text)
                 self.assertEqual(len(json.loads(self.get(url + "/api/v1/trace"))["packets"]), 20)
                 last = json.loads(self.get(url + "/api/v1/trace?count=3"))
@@ -546,7 +546,7 @@ class Daemon(unittest.TestCase):
                     self.assertGreater(event["bytes"], event["ip_bytes"])
                 self.assertEqual([e["number"] for e in said["events"]], list(range(1, len(said["events"]) + 1)))
                 text = self.sluice("show", "log", "--count", "2", "--control", "s").stdout.splitlines()
-                self.assertRegex(text[0], r"^\S+ \S+Z deny udp \S+ > \S+:53, \d+ bytes, acl rule 1 at edge.acl:1, from in$")
+                self.assertRegex(text[0], r"^\S+ \S+Z deny udp \S+ > \S+:53, \d+ bytes, acl edge.acl:1 \(rule 1\), from in$")
                 self.assertEqual(len(text), 3)
                 self.assertGreater(len(json.loads(self.get(url + "/api/v1/log?after=0&count=3"))["events"]), 0)
                 # Another rule in front of it: its packets are still its own.
@@ -569,8 +569,8 @@ class Daemon(unittest.TestCase):
                 self.assertEqual(self.run_.wait(LIMIT_S), 0)
                 self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
                 log = (self.folder / "run.err").read_text()
-                self.assertRegex(log, r"log: \S+ \S+Z deny udp \S+ > \S+:53, \d+ bytes, acl rule 1 at edge.acl:1, from in\n")
-                self.assertRegex(log, r"log: [0-9,]+ more packets? not logged, acl rule \d at edge.acl:1\n")
+                self.assertRegex(log, r"log: \S+ \S+Z deny udp \S+ > \S+:53, \d+ bytes, acl edge.acl:1 \(rule 1\), from in\n")
+                self.assertRegex(log, r"log: [0-9,]+ more packets? not logged, acl edge.acl:1 \(rule \d\)\n")
 
     def test_a_log_is_followed_until_the_run_ends(self):
         self.write("edge.acl", self.LOGGING)
@@ -609,7 +609,7 @@ class Daemon(unittest.TestCase):
             with self.subTest(rate=rate, words=words):
                 done = self.sluice("run", "--acl", "edge.acl", "--routes", "rib.txt", "--in", "in.pcap", "--log-rate", rate, *words)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                logged = len(re.findall(r"^log: .* deny udp .* acl rule 1 at edge.acl:1, from in$", done.stderr, re.M))
+                logged = len(re.findall(r"^log: .* deny udp .* acl edge.acl:1 \(rule 1\), from in$", done.stderr, re.M))
                 missed = sum(int(n.replace(",", "")) for n in re.findall(r"^log: ([0-9,]+) more packets? not logged", done.stderr, re.M))
                 self.assertEqual(logged + missed, denied)
                 self.assertEqual(missed == 0, rate == "1000000")
@@ -840,7 +840,7 @@ class Daemon(unittest.TestCase):
                 self.assertEqual(self.sluice("show", "runtime", "--control", "s").returncode, 0)
                 for _ in range(3):
                     self.told(manager, "WATCHDOG=1")
-                self.told(manager, r"STATUS=RX [1-9][0-9,]* packets/s, TX [0-9,]+ packets/s, drops [0-9,]+ packets/s")
+                self.told(manager, r"STATUS=RX [1-9][0-9,]* pps, TX [0-9,]+ pps, drops [0-9,]+ pps")
                 for reload in (lambda: self.run_.send_signal(signal.SIGHUP), lambda: self.sluice("reload", "--control", "s")):
                     before = time.monotonic_ns() // 1000
                     reload()

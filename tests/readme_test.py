@@ -25,7 +25,7 @@ import sys
 import tempfile
 
 FENCE = re.compile(r"^```(\w+) (.+)$")
-NUMBER = re.compile(r"-?\d[\d,.]*(?:\s?(?:[num]?s|[KMG]iB|B|bytes|[kMG])\b)?")
+NUMBER = re.compile(r"-?\d[\d,.]*(?:\s?(?:[num]?s|[KMG]iB|B|bytes|[kMG]?pps|[kMG]?bit/s|[kMG])\b)?")
 LIMIT_S = 60
 
 

@@ -154,18 +154,18 @@ class Again(Run):
 
     def test_a_window_is_repeated_with_rates_in_a_pipe(self):
         self.start()
-        for window, column in (("runtime", "dropped/s"), ("drops", "packets/s"), ("tables", "changed in")):
+        for window, column in (("runtime", "dropped/s"), ("drops", "pps"), ("tables", "changed in")):
             looks = self.good("show", window, "--interval", "0.1", "--times", "3", "--control", "s")
             self.assertNotIn("\x1b", looks)
             self.assertEqual(looks.count(column), 3, looks)
         looks = self.good("show", "runtime", "--interval", "0.1", "--times", "2", "--control", "s")
-        self.assertTrue(looks.count("now ") == 2 and "now - packets/s" in looks)
-        rate = re.findall(r"^now ([\d,]+) packets/s in, ([\d,]+) out", looks, re.M)
+        self.assertTrue(looks.count("now ") == 2 and "now - pps" in looks)
+        rate = re.findall(r"^now ([\d,]+) pps in, ([\d,]+) out", looks, re.M)
         self.assertEqual(len(rate), 1, looks)
         self.assertGreater(int(rate[0][0].replace(",", "")), 0)
         rules = self.good("show", "rules", "--by-hits", "--interval", "0.1", "--times", "2", "--control", "s")
-        self.assertEqual(rules.count("packets/s"), 2)
-        self.assertNotIn("packets/s", self.good("show", "rules", "--hits", "--control", "s"))
+        self.assertEqual(rules.count("pps"), 2)
+        self.assertNotIn("pps", self.good("show", "rules", "--hits", "--control", "s"))
 
     def test_json_is_a_line_each_time(self):
         self.start()
@@ -487,13 +487,13 @@ class Top(Run):
         self.start()
         shown = self.terminal("top", "--interval", "0.1", "--control", "s", rows=50, columns=120)
         shown.until(re.escape(self.BEGIN))
-        lines = self.frame_with(shown, "packets/s, out")
+        lines = self.frame_with(shown, "pps, out")
         text = "\n".join(lines)
         self.assertLessEqual(len(lines), 50)
-        for said in ("standard graph on cpu x1", "elements: ", "drops: 1, by packets/s", "acl-deny", "ports: 1", "rules: ",
+        for said in ("standard graph on cpu x1", "elements: ", "drops: 1, by pps", "acl-deny", "ports: 1", "rules: ",
                      "deny udp from any to any port 53", "q quit"):
             self.assertIn(said, text)
-        self.assertRegex(text, r"in [\d.]+ [kM]? ?packets/s, out [\d.]+ [kM]? ?packets/s, dropped [\d.]+ [kM]? ?packets/s")
+        self.assertRegex(text, r"in [\d.]+ [kM]?pps, out [\d.]+ [kM]?pps, dropped [\d.]+ [kM]?pps")
         # The rows of the chosen pane are in order.
         rates = [int(l.split()[2].replace(",", "")) for l in lines if re.match(r"(in|input|acl_check|route|ttl|out) +[A-Z]\w+ ", l)]
         self.assertEqual(rates, sorted(rates, reverse=True))
@@ -582,7 +582,7 @@ class Top(Run):
         self.assertEqual(done.stdout.count("sluice top:"), 1)
         for said in (" elements: ", " drops: ", " ports: ", " rules: "):
             self.assertIn(said, done.stdout)
-        self.assertRegex(done.stdout, r"in [\d.]+ [kM]? ?packets/s")
+        self.assertRegex(done.stdout, r"in [\d.]+ [kM]?pps")
         done = self.sluice("top", "--interval", "0.1", "--times", "3", "--control", "s")
         self.assertEqual((done.stdout.count("sluice top:"), done.stderr), (3, ""))
         with open("/dev/full", "w") as full:
@@ -599,7 +599,7 @@ class Top(Run):
         self.assertIn("shaper", done.stdout)
         self.good("clear", "counters", "--control", "s")
         self.assertIn("cleared_seconds_ago", self.ask("show", "runtime"))
-        self.assertRegex(self.good("show", "runtime", "--interval", "0.1", "--times", "2", "--control", "s"), "packets/s")
+        self.assertRegex(self.good("show", "runtime", "--interval", "0.1", "--times", "2", "--control", "s"), "pps")
 
 
 if __name__ == "__main__":

@@ -1088,7 +1088,8 @@ void add_bench(Command root) {
       ->add_option("--in-a-row", r->in_a_row,
                    "On a CUDA device: also so many batches of all IPv4 addresses one after another, in memory of\nthe "
                    "first one (reused) and of their own (fresh)")
-      ->check(Range(1u, 1000u));
+      ->check(Range(1u, 1000u))
+      ->type_name("N");
   common(*route, *r);
 
   auto p = std::make_shared<Options>();

@@ -102,9 +102,10 @@ bool hangup_came() {
 
 std::string_view exit_code_help() {
   return "Exit codes: 0 success; 1 the input or the configuration has errors; 2 wrong command line; 3 a file cannot "
-         "be\nread or written, or there is no memory or no thread; 4 the device or feature is not available here; 5 a "
-         "check\nfailed; 130 interrupted. A run that is interrupted or meets damaged input leaves its output as "
-         "NAME.partial;\nNAME stays as it was.";
+         "be\n"
+         "read or written, or no memory or thread; 4 not available here; 5 a check failed; 130 interrupted. Output of "
+         "a\n"
+         "run that is interrupted or meets damaged input is in NAME.partial; NAME stays as it was.";
 }
 
 bool reader_is_gone(const Error& error) {
@@ -254,6 +255,19 @@ std::string human_bytes(double bytes) {
   return fmt::format("{:.2f} GiB", bytes / 1024 / 1024 / 1024);
 }
 std::string human_rate(double per_second, std::string_view what) {
+  if (what == "packets" || what == "bit") {
+    const bool packets = what == "packets";
+    const char* const scale = per_second >= 1e9 && !packets ? "G"
+                              : per_second >= 1e6           ? "M"
+                              : per_second >= 1e3           ? "k"
+                                                            : "";
+    const double by = *scale == 'G' ? 1e9 : *scale == 'M' ? 1e6 : *scale == 'k' ? 1e3 : 1;
+    return fmt::format("{:.{}f} {}{}", per_second / by,
+                       by == 1     ? 0
+                       : by == 1e3 ? 1
+                                   : 2,
+                       scale, packets ? "pps" : "bit/s");
+  }
   if (per_second >= 1e6) return fmt::format("{:.2f} M {}/s", per_second / 1e6, what);
   if (per_second >= 1e3) return fmt::format("{:.1f} k {}/s", per_second / 1e3, what);
   return fmt::format("{:.0f} {}/s", per_second, what);

@@ -153,8 +153,8 @@ Exit capture(const CaptureFlags& flags) {
 
 void add_capture(Command root) {
   Command group = add_subcommand(
-      root, "capture", "Packets",
-      "Captures packets of a process started with 'sluice run --control', each as received, with its fate as comment.\n"
+      root, "capture", "Running process",
+      "Captures packets of a running process. Each is kept as received, with its fate as comment.\n"
       "The process forwards on whatever becomes of the capture: packets that find no room are counted as missed.",
       "sluice capture start --dropped --out dropped.pcapng\nsluice show capture\nsluice capture stop", nullptr);
   group->require_subcommand(1);
@@ -191,6 +191,7 @@ void add_capture(Command root) {
       ->type_name("BYTES");
   sub->add_option("--ring-time", flags->ring_seconds, "Go on with a new file when one is this old")
       ->check(Range(uint64_t{1}, uint64_t{1'000'000'000}))
+      ->as_duration()
       ->type_name("SECONDS");
   sub->add_option("--ring-files", flags->ring_files, "Keep the newest N files (default: all)")
       ->check(Range(uint64_t{1}, uint64_t{1'000'000}))

@@ -200,8 +200,8 @@ Exit check_config(const std::string& file) {
 void add_check(Command root) {
   auto o = std::make_shared<CheckOptions>();
   Command sub = add_subcommand(
-      root, "check", "Packets",
-      "Reads a configuration, rules or routes and reports every error with its location, without running anything.",
+      root, "check", "Start here",
+      "Reports every error in a configuration, rules or routes, with its location. Nothing is run.",
       "sluice check edge.click\nsluice check sluice.toml\nsluice check --rules edge.acl --shadowed\nsluice check "
       "--routes rib4.txt,rib6.txt -o "
       "json",

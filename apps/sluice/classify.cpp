@@ -24,7 +24,8 @@ std::pair<std::string, std::string> rule_words(const LoadedAcl& acl, uint32_t ru
   if (rule == 0) return {"-", "no rule"};
   const AclAction action = acl.actions.action(rule);
   std::string place = fmt::format("rule {}", rule);
-  if (acl.source.line(rule) != 0) place += fmt::format(" at {}:{}", acl.source.file(rule), acl.source.line(rule));
+  if (acl.source.line(rule) != 0)
+    place = fmt::format("{}:{} ({})", acl.source.file(rule), acl.source.line(rule), place);
   return {action.verb == AclVerb::kDeny   ? "deny"
           : action.verb == AclVerb::kMark ? fmt::format("mark {}", action.mark)
                                           : "permit",
@@ -176,8 +177,8 @@ Exit classify(const ClassifyFlags& o) {
 void add_classify(Command root) {
   auto o = std::make_shared<ClassifyFlags>();
   Command sub =
-      add_subcommand(root, "classify", "Tables",
-                     "The first matching rule of each packet: one line per packet, in order, with the rule's "
+      add_subcommand(root, "classify", "Tables and packets",
+                     "Prints the first matching rule of each packet: one line per packet, in order, with the rule's "
                      "position\n(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or "
                      "damaged, gets 0.\nA native line with lists or groups counts as several rules.",
                      "sluice classify --rules fw.rules --trace fw.trace --out verdicts.txt\n"

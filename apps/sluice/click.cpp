@@ -224,6 +224,7 @@ int click_main(int argc, char** argv) {
   ClickFlags flags = ClickLine(argc, argv).read();
   const std::string file = flags.file.empty() ? "-" : flags.file;
   Defines& defines = flags.defines;
+  defines.any_name = true;  // as Click has it
   RunFiles& files = defines.files;
   if (!flags.has_expression) files.input("the configuration", file);
   files.output("--output", flags.graph_to);

@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "help.h"
+
 namespace sluice::app {
 namespace {
 
@@ -65,6 +67,23 @@ std::string read_size(std::string& text) {
   return {};
 }
 
+// "500ms" as "0.5" where the unit is a second. What is no number and a unit is left to number().
+std::string read_duration(std::string& text, double unit) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3},
+                                                            {"min", 60},  {"s", 1},     {"h", 3600}};
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  if (error != std::errc() || stop == end) return {};
+  for (const auto& [name, seconds] : kUnits) {
+    if (std::string_view(stop, static_cast<size_t>(end - stop)) != name) continue;
+    text = fmt::format("{}", value * seconds / unit);
+    if (text.ends_with(".0")) text.resize(text.size() - 2);
+    return {};
+  }
+  return {};
+}
+
 }  // namespace
 
 Option& Option::type_name(const std::string& name) {
@@ -91,6 +110,10 @@ Option& Option::check(std::function<std::string(const std::string&)> wrong) {
 }
 Option& Option::as_size() {
   option_->transform(CLI::Validator(read_size, "SIZE [b, kb(=1024b), ...]"));
+  return *this;
+}
+Option& Option::as_duration(double unit) {
+  option_->transform(CLI::Validator([unit](std::string& text) { return read_duration(text, unit); }, ""));
   return *this;
 }
 Option& Option::capture_default_str() {
@@ -155,6 +178,12 @@ Command& Command::footer(const std::string& text) {
 }
 Command& Command::callback(std::function<void()> run) {
   app_->callback(std::move(run));
+  return *this;
+}
+Command& Command::first_help(std::vector<std::pair<std::string, std::vector<std::string>>> sections,
+                             const std::string& rest) {
+  app_->formatter(help_formatter(std::move(sections), rest));
+  app_->set_help_all_flag("--help-all", "Print all options and exit");
   return *this;
 }
 size_t Command::count(const std::string& option) const {

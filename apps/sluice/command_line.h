@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,6 +43,8 @@ class Option {
   Option& check(std::function<std::string(const std::string&)> wrong);
   // A number of bytes may have a unit: KiB, MiB, GiB, or KB and so on, which mean the same.
   Option& as_size();
+  // A number of seconds, or of parts of one, may have a unit: ns, us, ms, s, min or h. `unit`: seconds of one.
+  Option& as_duration(double unit = 1);
   Option& capture_default_str();
   Option& required();
   Option& delimiter(char separator);
@@ -92,6 +95,8 @@ class Command {
   Command& group(const std::string& name);
   Command& footer(const std::string& text);
   Command& callback(std::function<void()> run);
+  // The options that --help shows, in sections; --help-all shows all. Where this is not called, --help does.
+  Command& first_help(std::vector<std::pair<std::string, std::vector<std::string>>> sections, const std::string& rest);
   // How often it stands on the command line.
   size_t count(const std::string& option) const;
   // No option of that name: false as a bool.

@@ -355,7 +355,7 @@ Exit tables(const TablesOptions& o) {
 void add_compile(Command root) {
   auto o = std::make_shared<CompileOptions>();
   Command sub =
-      add_subcommand(root, "compile", "Tables",
+      add_subcommand(root, "compile", "Tables and packets",
                      "Compiles an access list, routes or adjacencies into an image: a file that other commands load\n"
                      "instead of parsing and building.",
                      "sluice compile --acl edge.acl --out edge.img\n"
@@ -378,7 +378,7 @@ void add_compile(Command root) {
 void add_tables(Command root) {
   auto o = std::make_shared<TablesOptions>();
   Command sub =
-      add_subcommand(root, "tables", "Tables",
+      add_subcommand(root, "tables", "Tables and packets",
                      "Describes rule files, route files and images: entries, algorithm, memory, build time, validity.",
                      "sluice tables edge.acl rib4.txt edge.img\nsluice tables --algorithms\nsluice tables rib.txt "
                      "--algorithm poptrie -o json",

@@ -26,6 +26,7 @@ constexpr std::pair<const char*, const char*> kSections[] = {
 // Options that a file cannot have, and why.
 constexpr std::pair<std::string_view, const char*> kRefused[] = {
     {"help", "it belongs on the command line"},
+    {"help-all", "it belongs on the command line"},
     {"config", "a file names no other"},
     {"user", "the user is switched to before the file is read: give --user on the command line"},
     {"print-graph", "it belongs on the command line"},

@@ -343,7 +343,7 @@ Exit demo(const DemoFlags& o) {
 void add_demo(Command root) {
   auto o = std::make_shared<DemoFlags>();
   Command sub = add_subcommand(
-      root, "demo", "Packets",
+      root, "demo", "Tools",
       "Runs the standard graph on generated input of real size: 10,000 rules, a full IPv4 and IPv6 table and mixed "
       "traffic,\nwith one worker, with two and on a GPU if there is one. The outputs must be identical. Rates are of "
       "packets in\nmemory, about a second of each; beside them is one short run from file to file.",

@@ -90,7 +90,8 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
       ->capture_default_str();
   sub.add_option("--watchdog", f.watchdog_ms, "A device without progress for this long has failed")
       ->check(Range(10u, 600'000u))
-      ->type_name("MS")
+      ->as_duration(1e-3)
+      .type_name("MS")
       ->capture_default_str();
 }
 

@@ -2,17 +2,45 @@
 // host only
 #include <sys/statvfs.h>
 
-#include <thread>
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
 
 #include "app.h"
 #include "confine.h"
 #include "control/json.h"
 #include "control/machine.h"
 #include "exec/device/device.h"
+#include "inputs.h"
 #include "ports/methods_here.h"
 
 namespace sluice::app {
 namespace {
+
+// Methods of live ports that this user cannot use, and the one command that gives the program what they need.
+struct Unprivileged {
+  std::vector<std::string> methods;
+  std::string mend;
+};
+Unprivileged unprivileged(const std::vector<MethodHere>& methods) {
+  constexpr std::string_view kSetcap = "sudo setcap ";
+  Unprivileged all;
+  std::vector<std::string> capabilities;
+  for (const MethodHere& method : methods) {
+    if (method.works || !method.mend.starts_with(kSetcap)) continue;
+    all.methods.emplace_back(to_string(method.method));
+    const size_t end = method.mend.find('+');
+    for (const std::string& one : split_commas(method.mend.substr(kSetcap.size(), end - kSetcap.size()))) {
+      if (std::find(capabilities.begin(), capabilities.end(), one) == capabilities.end()) capabilities.push_back(one);
+    }
+  }
+  if (all.methods.empty()) return all;
+  std::error_code unknown;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
+  all.mend = fmt::format("sudo setcap {}+ep {}; or run it as the service, which has them: sudo systemctl start sluice",
+                         fmt::join(capabilities, ","), unknown ? "$(command -v sluice)" : self);
+  return all;
+}
 
 struct Finding {
   std::string what;
@@ -75,7 +103,11 @@ std::vector<Finding> examine(const Machine& m) {
   }
   info("confinement", confinement());
   // A run on captures needs none of them.
-  for (const MethodHere& method : port_methods_here()) {
+  const std::vector<MethodHere> methods = port_methods_here();
+  if (const Unprivileged lacks = unprivileged(methods); !lacks.methods.empty())
+    gap("live ports", fmt::format("this user cannot use {}", fmt::join(lacks.methods, ", ")),
+        "the program has no capability for them; runs on captures need none", lacks.mend);
+  for (const MethodHere& method : methods) {
     const std::string what = fmt::format("port {}", to_string(method.method));
     if (!method.works) {
       info(what, fmt::format("not usable: {}; {}", method.lacks, method.mend));
@@ -150,7 +182,7 @@ Exit doctor() {
 }  // namespace
 
 void add_doctor(Command root) {
-  add_subcommand(root, "doctor", "Tools", "What this machine has, and the exact command that fixes each problem.",
+  add_subcommand(root, "doctor", "Tools", "Shows what this machine has, and the command that fixes each problem.",
                  "sluice doctor\nsluice doctor -o json", [] { return doctor(); });
 }
 

@@ -10,6 +10,7 @@
 #include "control/command_text.h"
 #include "control/json.h"
 #include "control/key_text.h"
+#include "control/near_miss.h"
 #include "elements/adjacency/stage.h"
 #include "elements/dec_ttl/stage.h"
 #include "elements/ip_input/stage.h"
@@ -33,48 +34,6 @@ struct ExplainFlags {
   uint64_t number = 1;
   unsigned near = 3;
 };
-
-std::string range_text(const char* what, uint16_t port, uint16_t low, uint16_t high) {
-  return low == high ? fmt::format("{} {} is not {}", what, port, low)
-                     : fmt::format("{} {} is not in {}-{}", what, port, low, high);
-}
-
-// The fields of the rule that do not fit, in the order in which a reader looks.
-std::vector<std::string> misfits(const AclMatchRule& r, const FlowKey& k) {
-  std::vector<std::string> no;
-  auto length = [&](uint8_t n) { return k.family == 4 && n >= 96 ? n - 96 : n; };
-  if (r.family != 0 && r.family != k.family)
-    no.push_back(fmt::format("family: the rule is for IPv{}", r.family));
-  else {
-    if (!prefix_agrees(r.src_hi ^ k.src_hi, r.src_lo ^ k.src_lo, r.src_length))
-      no.push_back(fmt::format("source {} is not in {}/{}", to_string(IpAddress{k.src_hi, k.src_lo, k.family}),
-                               to_string(IpAddress{r.src_hi, r.src_lo, k.family}), length(r.src_length)));
-    if (!prefix_agrees(r.dst_hi ^ k.dst_hi, r.dst_lo ^ k.dst_lo, r.dst_length))
-      no.push_back(fmt::format("destination {} is not in {}/{}", to_string(IpAddress{k.dst_hi, k.dst_lo, k.family}),
-                               to_string(IpAddress{r.dst_hi, r.dst_lo, k.family}), length(r.dst_length)));
-  }
-  if (((k.protocol ^ r.protocol) & r.protocol_mask) != 0)
-    no.push_back(fmt::format("{} is not {}", protocol_text(k.protocol), protocol_text(r.protocol)));
-  if (k.src_port < r.src_port_low || k.src_port > r.src_port_high)
-    no.push_back(range_text("source port", k.src_port, r.src_port_low, r.src_port_high));
-  if (k.dst_port < r.dst_port_low || k.dst_port > r.dst_port_high)
-    no.push_back(range_text("destination port", k.dst_port, r.dst_port_low, r.dst_port_high));
-  if (((k.flags ^ r.flags) & r.flags_mask & 0xff) != 0)  // in ClassBench rules alone; no packet has them
-    no.push_back(fmt::format("no packet can have the flags 0x{:04x}/0x{:04x}", r.flags, r.flags_mask));
-  else if (((k.flags ^ r.flags) & r.flags_mask) != 0)
-    no.push_back(fmt::format("of the flags {} it needs {}, and the packet has {}", flags_text(r.flags_mask >> 8),
-                             flags_text((r.flags & r.flags_mask) >> 8), flags_text((k.flags & r.flags_mask) >> 8)));
-  if (((k.dscp ^ r.dscp) & r.dscp_mask) != 0) no.push_back(fmt::format("DSCP {} is not {}", k.dscp, r.dscp));
-  const unsigned bits = (k.bits ^ r.bits) & r.bits_mask;
-  const unsigned absent = bits & k.bits & absence_bits(r.flags_mask, r.icmp_mask);
-  if (absent != 0)
-    no.push_back(r.icmp_mask != 0 ? "the packet ends before the ICMP type or code"
-                                  : "the packet ends before the TCP flags, or is a later fragment");
-  if ((bits & ~absent) != 0) no.push_back("fragment or port presence differs");
-  if (((k.icmp ^ r.icmp) & r.icmp_mask) != 0)
-    no.push_back(fmt::format("ICMP {} {} is not {} {}", k.icmp >> 8, k.icmp & 255, r.icmp >> 8, r.icmp & 255));
-  return no;
-}
 
 // As the standard graph has it that filters only.
 IpInputStage filter_input() {
@@ -333,12 +292,13 @@ Exit explain(const ExplainFlags& o) {
 void add_explain(Command root) {
   auto o = std::make_shared<ExplainFlags>();
   Command sub = add_subcommand(
-      root, "explain", "Packets",
-      "Shows what happens to one packet and why: the matching rule and the near misses above it, the route, the "
+      root, "explain", "Tables and packets",
+      "Shows what would happen to one packet, and why, from files: the matching rule and the near misses above it, the "
+      "route, the "
       "adjacency,\nthe rewrites, the verdict. Every lookup algorithm that is built in seconds is run, and all must "
       "agree. With a Click file: "
       "what each element of\nthe graph does with the packet, from the graph's first source on.",
-      "sluice explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib.txt\n"
+      "sluice explain --packet 'tcp 10.0.0.1:1234 > 8.8.8.8:80 flags S' --acl edge.acl --routes rib.txt\n"
       "sluice explain --in a.pcap --number 17 --acl edge.acl\n"
       "sluice explain --hex '0200 0000 0001 ...' --routes rib.txt -o json\n"
       "sluice explain edge.click --in a.pcap --number 17",
@@ -346,8 +306,8 @@ void add_explain(Command root) {
   sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
       ->type_name("FILE [NAME=VALUE...]");
   sub->add_option("--packet", o->packet,
-                  "ip SRC > DST [tcp|udp SPORT > DPORT | icmp TYPE CODE | proto N] [flags S] [ttl N] [dscp N] [len N] "
-                  "[df] [frag N] [vlan N]")
+                  "PROTOCOL SRC[:PORT] > DST[:PORT], with tcp, udp, sctp, icmp or ip as the protocol, then [flags SYN] "
+                  "[ttl N] [dscp N] [len N] [df] [frag N] [vlan N]")
       ->type_name("TEXT");
   sub->add_option("--hex", o->hex, "The frame from its Ethernet header on")->type_name("BYTES");
   sub->add_option("--in", o->capture, "Take the packet from this capture")->type_name("PCAP");

@@ -262,7 +262,8 @@ void add_common(Command sub, GenFlags& o) {
 
 void add_gen(Command root) {
   Command gen = add_subcommand(
-      root, "gen", "Tools", "Generates rules, routes, traces and traffic, the same on every machine for the same seed.",
+      root, "gen", "Tools",
+      "Generates rules, routes, traces and traffic. They are the same on every machine for the same seed.",
       "sluice gen rules --shape fw --count 10000 --seed 7 --out fw.acl\nsluice gen traffic --rules fw.acl --packets "
       "1000000 --out t.pcap",
       nullptr);

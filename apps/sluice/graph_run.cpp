@@ -394,13 +394,15 @@ RunOptions GraphRun::run_options() const {
 Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
   RunOptions options = run_options();
   // Tables are built: all that is left to read are packets.
-  if (standard_ && confined && o_.live.control.empty()) {
-    std::vector<std::string> captures;
+  // Who asks by --control may have it read files, and so has SIGHUP where there is a socket and --config.
+  if (standard_ && confined && !o_.live.has_socket() && (live.socket_path().empty() || o_.config.empty())) {
+    std::vector<std::string> captures, written = outputs_;
+    written.push_back(live.socket_path());
     for (const RunEnds::In& in : ends_.in) {
       if (!in.device) captures.push_back(in.file);
     }
     for (const PortMap& map : defines_.ports) captures.push_back(map.in);
-    refuse_files(captures, outputs_, live_ports_);
+    refuse_files(captures, written, live_ports_);
   }
   if (o_.priorities.on) options.priorities = priorities_of(o_, qos_.get());
   if (!o_.config.empty()) live.use([this](TablesInUse& in_use) { return reload(in_use); });
@@ -463,7 +465,7 @@ Exit GraphRun::run_graph() {
   overrides_ = overrides_of();
   if (only_prints()) return print_graph_or_plan();
   // Its sockets are opened before sockets are refused.
-  LiveRun live(o_.live);
+  LiveRun live(o_.live, live_ports_);
   const bool confined = confine();
   Control::ClassesFile classes;
   qos_ = read_qos(qos_file_, classes);

@@ -25,14 +25,24 @@ namespace {
 // So long a change waits for pipes that it reads: other changes wait for it.
 constexpr uint64_t kPatienceNs = 10'000'000'000;
 
-std::string socket_path(const std::string& word) {
-  if (word != "auto") return word;
+// Where clients look for it: the first process is 'control' there, others have their number.
+Result<std::unique_ptr<ControlSocket>> default_socket() {
   const std::string folder = control_folder();
-  if (folder.empty())
-    fail(Exit::kUsage, "--control auto: XDG_RUNTIME_DIR is not set", "give the path of the socket: --control PATH");
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    fail(Exit::kIo, fmt::format("--control auto: {}: {}", folder, std::strerror(errno)));
-  return fmt::format("{}/{}.sock", folder, ::getpid());
+  if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
+    Error error = system_error(folder, errno);
+    error.hint = "give the path of the socket: --control PATH";
+    return error;
+  }
+  auto made = ControlSocket::create(folder + "/control");
+  return made.ok() ? std::move(made) : ControlSocket::create(fmt::format("{}/{}.sock", folder, ::getpid()));
+}
+
+// Prometheus itself has 9090.
+constexpr uint16_t kHttpPort = 8477;
+std::string with_port(const std::string& address) {
+  if (address.empty() || HttpSocket::check(address).empty()) return address;
+  std::string whole = fmt::format("{}:{}", address, kHttpPort);
+  return HttpSocket::check(whole).empty() ? whole : address;
 }
 
 // What a file of a token holds, without the end of its line.
@@ -77,14 +87,15 @@ std::string difference_text(const Json& rules) {
 void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option("--control", flags.control,
                  "Serve 'sluice show', 'sluice acl', 'sluice routes' and the like at this Unix socket during the run; "
-                 "auto: in $XDG_RUNTIME_DIR/sluice")
-      ->type_name("PATH|auto");
+                 "auto (the default with live ports): where they look, in $XDG_RUNTIME_DIR/sluice or /run/sluice; none")
+      ->type_name("PATH|auto|none");
   sub.add_option(
          "--http", flags.http,
          "Serve a live page, /metrics (Prometheus), /healthz and /api/v1 (JSON) at this address during the run; "
-         "nothing is changed by it")
-      ->check([](const std::string& where) { return where.empty() ? std::string() : HttpSocket::check(where); })
-      ->type_name("ADDRESS:PORT");
+         "nothing is changed by it (port: 8477)")
+      ->check(
+          [](const std::string& where) { return where.empty() ? std::string() : HttpSocket::check(with_port(where)); })
+      ->type_name("ADDRESS[:PORT]");
   sub.add_option(
          "--http-token", flags.http_token,
          "With --http: require the content of this file as bearer token or as password; needed if other machines "
@@ -110,11 +121,10 @@ void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option("--top-rules", flags.top, "Also show the N rules with the most packets")->type_name("N");
 }
 
-LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags), notice_(ServiceNotice::from_environment()) {
-  if (flags.serves()) process_ = std::make_shared<ProcessUse>();
+LiveRun::LiveRun(const LiveFlags& flags, bool live_ports) : flags_(flags), notice_(ServiceNotice::from_environment()) {
   if (!flags.http_token.empty() && flags.http.empty()) fail(Exit::kUsage, "--http-token needs --http");
   if (!flags.http.empty()) {
-    auto made = HttpSocket::create(flags.http, token_in(flags.http_token));
+    auto made = HttpSocket::create(with_port(flags.http), token_in(flags.http_token));
     if (!made) {
       Error error = std::move(made).error();
       error.message.insert(0, "--http ");
@@ -122,25 +132,33 @@ LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags), notice_(ServiceNotice:
     }
     http_ = std::move(*made);
   }
-  if (flags.control.empty()) {
-    if (flags.max_memory != 0) fail(Exit::kUsage, "--max-memory needs --control", "it limits the memory of changes");
-    return;
+  if (flags.has_socket()) {
+    socket_ = need(flags.control == "auto" ? default_socket() : ControlSocket::create(flags.control), Exit::kIo);
+  } else if (flags.control.empty() && live_ports) {
+    auto made = default_socket();
+    if (made.ok()) {
+      socket_ = std::move(*made);
+    } else {
+      note(fmt::format("no control socket: {}", made.error().message));
+    }
   }
-  socket_ = need(ControlSocket::create(socket_path(flags.control)), Exit::kIo);
+  if (serves()) process_ = std::make_shared<ProcessUse>();
+  if (flags.max_memory != 0 && socket_ == nullptr)
+    fail(Exit::kUsage, "--max-memory needs --control", "it limits the memory of changes");
 }
 
 void LiveRun::prepare(RunOptions& options, const TableSet& tables, bool by_packets) {
-  options.live = flags_.serves() || notice_ != nullptr;
+  options.live = serves() || notice_ != nullptr;
   if (notice_ != nullptr) {
     options.ready = [this, before = std::move(options.ready)] {
       if (before) before();
       notice_->ready();
     };
   }
-  if (flags_.serves()) options.taps = taps_ = std::make_shared<PacketTaps>();
-  options.count_hits = flags_.counts();
+  if (serves()) options.taps = taps_ = std::make_shared<PacketTaps>();
+  options.count_hits = counts();
   // Lists change by requests; graphs of the packet scheduler, by their scripts, too.
-  if (flags_.serves() || by_packets || has_logging_rules(tables)) {
+  if (serves() || by_packets || has_logging_rules(tables)) {
     options.rule_log = rule_log_ = std::make_shared<RuleLog>(flags_.log_rate);
     log_control_ = need(RuleLogControl::create(rule_log_, [](const std::string& line) { note(line); }), Exit::kIo);
   }
@@ -152,7 +170,7 @@ void LiveRun::prepare(RunOptions& options, const TableSet& tables, bool by_packe
 }
 
 RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load) {
-  if (!flags_.counts() && follower_ == nullptr && notice_ == nullptr && log_control_ == nullptr) return {};
+  if (!counts() && follower_ == nullptr && notice_ == nullptr && log_control_ == nullptr) return {};
   RunHooks hooks;
   hooks.started = [this, &pipeline, device, load](Engine& runtime) { started(runtime, pipeline, device, load); };
   hooks.ended = [this](Engine& runtime) { ended(runtime); };
@@ -170,12 +188,12 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(
 void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& device,
                       const decltype(GraphControl::Hooks::load)& load) {
   if (notice_ != nullptr) notify(runtime);
-  if (!flags_.counts() && follower_ == nullptr) return;
+  if (!counts() && follower_ == nullptr) return;
   configuration_ = pipeline.name;
   tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
                                          std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
   tables_->set_lock(seen_);
-  if (flags_.counts()) {
+  if (counts()) {
     control_ = std::make_unique<Control>(
         runtime, *tables_,
         Control::Facts{pipeline.name, device,
@@ -183,7 +201,7 @@ void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& de
                        process_});
     control_->classes_read(std::move(classes_));
   }
-  if (flags_.serves()) serve(runtime, pipeline, load);
+  if (serves()) serve(runtime, pipeline, load);
   if (follower_ != nullptr) follow_kernel(runtime);
 }
 

@@ -26,7 +26,7 @@
 namespace sluice::app {
 
 struct LiveFlags {
-  std::string control;           // path or "auto"
+  std::string control;           // path, "auto" or "none"
   std::string http, http_token;  // ADDRESS:PORT, and the file that has the token
   bool wait = false;
   bool repeat = false;
@@ -36,15 +36,19 @@ struct LiveFlags {
   uint64_t log_rate = RuleLog::kDefaultRate;
 
   // Somebody may ask while it runs.
-  bool serves() const { return !control.empty() || !http.empty(); }
+  bool has_socket() const { return !control.empty() && control != "none"; }
+  bool serves() const { return has_socket() || !http.empty(); }
   bool counts() const { return serves() || !hits.empty() || top != 0; }
 };
 void add_live_options(Command sub, LiveFlags& flags);
 
 class LiveRun {
  public:
-  // Makes the sockets, so that a name that is taken is found before the tables are built. Ends with kUsage or kIo.
-  explicit LiveRun(const LiveFlags& flags);
+  // Makes the sockets, so that a name that is taken is found before the tables are built. `live_ports`: there is a
+  // control socket also where nothing is said of it, if one can be made. Ends with kUsage or kIo.
+  LiveRun(const LiveFlags& flags, bool live_ports);
+  // Of the control socket; "": there is none.
+  std::string socket_path() const { return socket_ == nullptr ? std::string() : socket_->path(); }
 
   // A run with live ports: who follows the kernel for it, and outlives this. Before `hooks`.
   void use(NeighbourFollower& follower) { follower_ = &follower; }
@@ -62,7 +66,7 @@ class LiveRun {
   // `tables` are those that it begins with.
   void prepare(RunOptions& options, const TableSet& tables, bool by_packets);
   // Results of devices bring rules back (RunOptions::needs_rules).
-  bool needs_rules() const { return flags_.counts() || rule_log_ != nullptr; }
+  bool needs_rules() const { return counts() || rule_log_ != nullptr; }
   // `load`: reads graphs that are to follow.
   RunHooks hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load);
 
@@ -73,6 +77,8 @@ class LiveRun {
   void write_hits(std::vector<AtomicFile>& files) const;
 
  private:
+  bool serves() const { return flags_.serves() || socket_ != nullptr; }
+  bool counts() const { return flags_.counts() || socket_ != nullptr; }
   void started(Engine& runtime, Pipeline& pipeline, const std::string& device,
                const decltype(GraphControl::Hooks::load)& load);
   void notify(Engine& runtime);
@@ -131,6 +137,7 @@ void add_clear(Command root);
 void add_trace(Command root);
 void add_capture(Command root);
 void add_graph(Command root);
+void add_why(Command root);
 void add_acl(Command root);
 void add_routes(Command root);
 void add_adjacencies(Command root);

@@ -15,7 +15,8 @@ constexpr uint64_t kAnswerLimitNs = 600'000'000'000;  // a large table takes its
 
 void add_socket_option(Command sub, ClientFlags& flags) {
   sub.add_option("--socket,--control", flags.socket,
-                 "Socket of the run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice)")
+                 "Socket of the run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice "
+                 "or /run/sluice)")
       ->type_name("PATH");
 }
 

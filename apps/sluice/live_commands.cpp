@@ -32,7 +32,7 @@ namespace {
 // A run's elements, with what they drop.
 std::string elements_text(const Json& r, Rates* rates) {
   std::vector<std::string> heads = {"element", "class", "packets", "bytes", "dropped"};
-  if (rates != nullptr) heads.insert(heads.end(), {"packets/s", "dropped/s"});
+  if (rates != nullptr) heads.insert(heads.end(), {"pps", "dropped/s"});
   TextTable table(heads);
   for (const Json& e : r.at("elements")) {
     uint64_t dropped = 0;
@@ -51,12 +51,11 @@ std::string elements_text(const Json& r, Rates* rates) {
   }
   return table.str();
 }
-// "now 1,000 packets/s in, 900 out, 100 dropped\n"
+// "now 1,000 pps in, 900 out, 100 dropped\n"
 std::string now_text(const Json& r, Rates* rates) {
   if (rates == nullptr) return {};
   const auto cell = [&](const char* field) { return rates->cell(field, count_of(r, field)); };
-  return fmt::format("now {} packets/s in, {} out, {} dropped\n", cell("packets_in"), cell("packets_out"),
-                     cell("dropped"));
+  return fmt::format("now {} pps in, {} out, {} dropped\n", cell("packets_in"), cell("packets_out"), cell("dropped"));
 }
 
 // ", cleared 12.3 s ago", where a window counts from there.
@@ -91,7 +90,7 @@ std::string runtime_text(const Json& r, Rates* rates) {
 
 std::string drops_text(const Json& r, Rates* rates) {
   std::vector<std::string> heads = {"packets", "reason", "element"};
-  if (rates != nullptr) heads.insert(heads.begin() + 1, "packets/s");
+  if (rates != nullptr) heads.insert(heads.begin() + 1, "pps");
   TextTable table(heads);
   for (const Json& d : r.at("drops")) {
     std::vector<std::string> row = {with_commas(count_of(d, "packets")), word_of(d, "reason"), word_of(d, "element")};
@@ -105,7 +104,7 @@ std::string drops_text(const Json& r, Rates* rates) {
 std::string ports_text(const Json& r, Rates* rates) {
   std::vector<std::string> heads = {"port",     "method",     "link",     "rx packets",
                                     "rx bytes", "tx packets", "tx bytes", "lost"};
-  if (rates != nullptr) heads.insert(heads.end(), {"rx packets/s", "tx packets/s", "lost/s"});
+  if (rates != nullptr) heads.insert(heads.end(), {"rx pps", "tx pps", "lost/s"});
   TextTable ports(heads);
   for (const Json& p : r.at("interfaces")) {
     const auto sum = [&](const char* side, std::initializer_list<const char*> fields) {
@@ -133,7 +132,7 @@ std::string ports_text(const Json& r, Rates* rates) {
     ports.add(row);
   }
   heads = {"output", "packets", "bytes"};
-  if (rates != nullptr) heads.push_back("packets/s");
+  if (rates != nullptr) heads.push_back("pps");
   heads.push_back("to");
   TextTable outputs(heads);
   for (const Json& o : r.at("outputs")) {
@@ -178,7 +177,7 @@ struct RulesFlags : WindowFlags {
   uint64_t from = 1, count = 50;
 };
 struct LookupFlags : WindowFlags {
-  std::string table, what;
+  std::string table, what, prefix, next_hop;
   uint64_t from = 1, count = 1000;
 };
 
@@ -212,7 +211,7 @@ std::string rules_text(const Json& r, Rates* rates, const RulesFlags& flags) {
   const bool hits = flags.hits || flags.by_hits, rate = hits && rates != nullptr;
   std::vector<std::string> heads = {"rule"};
   if (hits) heads.insert(heads.end(), {"packets", "bytes"});
-  if (rate) heads.push_back("packets/s");
+  if (rate) heads.push_back("pps");
   heads.insert(heads.end(), {"place", "text"});
   TextTable table(heads);
   std::map<std::string, size_t> same;
@@ -254,12 +253,34 @@ Exit show_rules(const RulesFlags& flags) {
 }
 
 Exit show_routes(const LookupFlags& flags) {
-  const Json body{{"command", "show routes"},
-                  {"for", flags.what},
-                  {"table", flags.table},
-                  {"from", flags.from},
-                  {"count", flags.count}};
-  return show(flags, body, [](const Json& r, Rates*) { return route_explanation_text(r); });
+  Json body{{"command", "show routes"}, {"table", flags.table}, {"from", flags.from}, {"count", flags.count}};
+  if (!flags.what.empty()) {
+    if (!flags.prefix.empty() || !flags.next_hop.empty())
+      fail(Exit::kUsage, "--prefix and --next-hop list routes, and an address is looked up alone");
+    body["for"] = flags.what;
+    return show(flags, body, [](const Json& r, Rates*) { return route_explanation_text(r); });
+  }
+  body["prefix"] = flags.prefix;
+  body["next_hop"] = flags.next_hop;
+  return show(flags, body, [](const Json& r, Rates*) { return route_list_text(r); });
+}
+
+std::string neighbours_text(const Json& r, Rates*) {
+  TextTable table({"address", "MAC", "interface", "state"});
+  for (const Json& n : r.at("neighbours"))
+    table.add({word_of(n, "address"), n.at("mac").is_null() ? "-" : word_of(n, "mac"), word_of(n, "interface"),
+               word_of(n, "state")});
+  if (table.empty()) return "the kernel knows no neighbour at an interface of this process\n";
+  const uint64_t from = count_of(r, "from"), last = from + r.at("neighbours").size() - 1, total = count_of(r, "total");
+  std::string t = table.str();
+  if (last < total)
+    t += fmt::format("{} to {} of {}; continue with --from {}\n", with_commas(from), with_commas(last),
+                     with_commas(total), last + 1);
+  return t;
+}
+
+Exit show_neighbours(const LookupFlags& flags) {
+  return show(flags, {{"command", "show neighbours"}, {"from", flags.from}, {"count", flags.count}}, &neighbours_text);
 }
 
 Exit show_trace(const WindowFlags& flags) {
@@ -472,17 +493,38 @@ void add_live_shows(Command show) {
       ->capture_default_str();
   sub->add_flag("--native", rules->native, "All rules as a file of native rules, which --acl and 'acl replace' read")
       ->excludes("--hits", "--by-hits", "--from", "--count", "--interval");
+  // What lists have in common.
+  const auto add_pages = [](Command to, LookupFlags& flags, const std::string& what) {
+    to->add_option("--from", flags.from, "First " + what + " to show, from 1")
+        ->check(Range(uint64_t{1}, uint64_t{1} << 28))
+        ->type_name("N")
+        ->capture_default_str();
+    to->add_option("--count", flags.count, "How many to show, 1 to 1000")
+        ->check(Range(1, 1000))
+        ->type_name("N")
+        ->capture_default_str();
+  };
   auto routes = std::make_shared<LookupFlags>();
+  routes->count = 50;
   sub = add("routes",
-            "The routes of a running process that cover an address or a prefix, longest prefix first: the route "
-            "of\nevery source, which one is used and why, and its neighbours.",
-            "sluice show routes 8.8.8.8\nsluice show routes 2001:db8::/32 --table fib", routes, &show_routes);
-  sub->add_option("for", routes->what, "An address or a prefix")->required()->type_name("ADDRESS|PREFIX");
+            "The routes of a running process. With an address or a prefix: those that cover it, longest prefix first, "
+            "the route of every source, which one is used and why, and its neighbours.",
+            "sluice show routes\nsluice show routes 8.8.8.8\nsluice show routes --prefix 10.0.0.0/8 --from 51\n"
+            "sluice show routes --next-hop 10.0.0.1",
+            routes, &show_routes);
+  sub->add_option("for", routes->what, "An address or a prefix to look up (default: list the routes)")
+      ->type_name("ADDRESS|PREFIX");
+  sub->add_option("--prefix", routes->prefix, "List routes within this prefix")->type_name("PREFIX");
+  sub->add_option("--next-hop", routes->next_hop, "List routes to this next hop, as it is written")
+      ->type_name("NEXTHOP");
   sub->add_option("--table", routes->table, "Which route table (default: the only one)")->type_name("NAME");
-  for (const auto& [name, value, help] : {std::tuple{"--from", &routes->from, "First route to show, from 1"},
-                                          std::tuple{"--count", &routes->count, "Routes to show, 1 to 1000"}}) {
-    sub->add_option(name, *value, help)->check(Range(1, 1000))->type_name("N")->capture_default_str();
-  }
+  add_pages(sub, *routes, "route");
+  auto neighbours = std::make_shared<LookupFlags>();
+  neighbours->count = 50;
+  sub = add("neighbours",
+            "The kernel's neighbours (ARP, ND) at the interfaces of a running process: addresses, MACs, states.",
+            "sluice show neighbours\nsluice show neighbours -o json", neighbours, &show_neighbours);
+  add_pages(sub, *neighbours, "neighbour");
   auto hops = std::make_shared<LookupFlags>();
   sub = add("adjacencies",
             "What the next hops of a running process lead to, and where their link-layer addresses come from: the\n"
@@ -505,9 +547,9 @@ void add_reload(Command root) {
   };
   auto o = std::make_shared<ReloadFlags>();
   Command sub = add_subcommand(
-      root, "reload", "Packets",
-      "Has a process started with 'sluice run --config FILE --control PATH' read FILE, its tables and its classes of "
-      "service\nagain. All take effect with one generation, or nothing does: then every error is shown. Tables whose "
+      root, "reload", "Running process",
+      "Reads the configuration of a running process again: its file (run --config), tables and classes of "
+      "service. All take effect with one generation, or nothing does: then every error is shown. Tables whose "
       "files have not\nchanged are not read; changes that were made while it ran and stand in no file are undone. What "
       "cannot change without a\nrestart is named. SIGHUP does the same.",
       "sluice reload\nsluice reload --control /run/sluice/control\nsluice reload --all", [o] {
@@ -618,10 +660,10 @@ void add_save(Command root) {
   };
   auto o = std::make_shared<SaveFlags>();
   Command sub = add_subcommand(
-      root, "save", "Packets",
-      "Has a process started with 'sluice run --control' write the tables that 'sluice acl', 'routes' and "
-      "'adjacencies' have\nchanged, and the classes of service that 'sluice qos' has, into the files that they were "
-      "read from, so that a reload or\na restart keeps them. Lines that are still true stay as they are, with their "
+      root, "save", "Running process",
+      "Saves what was changed in a running process: the tables that 'sluice acl', 'routes' and 'adjacencies' have "
+      "changed, and the classes of service that 'sluice qos' has, into the files that they were read from, so that a "
+      "reload or a restart keeps them. Lines that are still true stay as they are, with their "
       "comments. All files are written, or none: a\ntable that comes from several files, from a compressed or compiled "
       "one, or from one of another format is refused, and\nso are a rate of one port alone and a file that was written "
       "since it was read. --to writes what has changed into a\ndirectory instead, and says what to change in the "
@@ -634,9 +676,9 @@ void add_save(Command root) {
 }
 
 void add_clear(Command root) {
-  Command group = add_subcommand(root, "clear", "Packets",
-                                 "Resets the displayed counters of a process started with 'sluice run --control'.",
-                                 "sluice clear counters\nsluice clear counters rules", nullptr);
+  Command group =
+      add_subcommand(root, "clear", "Running process", "Resets the counters that 'show' displays of a running process.",
+                     "sluice clear counters\nsluice clear counters rules", nullptr);
   group->require_subcommand(1);
   struct ClearFlags : ClientFlags {
     std::string what;
@@ -663,8 +705,8 @@ void add_clear(Command root) {
 
 void add_trace(Command root) {
   Command group = add_subcommand(
-      root, "trace", "Packets",
-      "Follows packets of a process started with 'sluice run --control': 'trace add' asks for the next N that are "
+      root, "trace", "Running process",
+      "Follows packets through a running process: 'trace add' asks for the next N that are "
       "received,\n'show trace' says what became of each and why, 'trace clear' ends it. While nothing is asked for, "
       "packets cost the same as\nwithout; at most 1,000 packets of 16 KiB are kept.",
       "sluice trace add 20 udp from any to any port 53\nsluice show trace\nsluice trace clear", nullptr);
@@ -708,8 +750,8 @@ void add_trace(Command root) {
 
 void add_acl(Command root) {
   Command acl = add_subcommand(
-      root, "acl", "Packets",
-      "Changes an access list of a process started with 'sluice run --control'. A change takes effect as a whole or "
+      root, "acl", "Running process",
+      "Changes an access list of a running process. A change takes effect as a whole or "
       "not at\nall; every packet meets the list before it or the list after it; no packet waits.",
       "sluice acl add acl deny udp from 192.0.2.0/24 to any --at 1\nsluice acl replace acl edge.acl", nullptr);
   acl->require_subcommand(1);
@@ -749,11 +791,11 @@ void add_acl(Command root) {
 }
 
 void add_graph(Command root) {
-  Command graph = add_subcommand(
-      root, "graph", "Packets",
-      "Shows and replaces the graph of a process started with 'sluice run --control', and calls its "
-      "handlers. Handlers are\nthose of graphs with queues, timers or scripts, and of any with --packet-scheduler.",
-      "sluice graph swap edge2.click\nsluice graph read q.length", nullptr);
+  Command graph =
+      add_subcommand(root, "graph", "Running process",
+                     "Shows and replaces the graph of a running process, and calls its handlers. Handlers are\nthose "
+                     "of graphs with queues, timers or scripts, and of any with --packet-scheduler.",
+                     "sluice graph swap edge2.click\nsluice graph read q.length", nullptr);
   graph->require_subcommand(1);
   struct GraphFlags : ClientFlags {
     std::string file, handler, value;
@@ -807,8 +849,8 @@ void add_graph(Command root) {
 
 void add_routes(Command root) {
   Command routes = add_subcommand(
-      root, "routes", "Packets",
-      "Changes a route table of a process started with 'sluice run --control'. A change takes effect as a whole or not "
+      root, "routes", "Running process",
+      "Changes a route table of a running process. A change takes effect as a whole or not "
       "at\nall; every packet meets the table before it or the table after it; no packet waits.",
       "sluice routes add fib 192.0.2.0/24 via 10.0.0.1\nsluice routes replace fib rib4.txt,rib6.txt", nullptr);
   routes->require_subcommand(1);
@@ -860,9 +902,9 @@ void add_routes(Command root) {
 }
 
 void add_adjacencies(Command root) {
-  Command group = add_subcommand(root, "adjacencies", "Packets",
-                                 "Changes the adjacencies of a process started with 'sluice run --control'.",
-                                 "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3", nullptr);
+  Command group =
+      add_subcommand(root, "adjacencies", "Running process", "Changes the adjacencies of a running process.",
+                     "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3", nullptr);
   group->require_subcommand(1);
   Command sub;
   auto set = add_change(
@@ -885,10 +927,9 @@ void add_adjacencies(Command root) {
 }
 
 void add_qos(Command root) {
-  Command group = add_subcommand(
-      root, "qos", "Packets",
-      "Changes the classes of service of a process started with 'sluice run --qos --control', between two batches.",
-      "sluice qos set voice rate 20Mbps\nsluice qos load edge.qos", nullptr);
+  Command group = add_subcommand(root, "qos", "Running process",
+                                 "Changes the classes of service of a running process, between two batches.",
+                                 "sluice qos set voice rate 20Mbps\nsluice qos load edge.qos", nullptr);
   group->require_subcommand(1);
   auto set = std::make_shared<QosFlags>();
   Command sub = add_subcommand(

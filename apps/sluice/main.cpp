@@ -45,7 +45,8 @@ constexpr const char* kBench = "sluice-bench";
 void add_bench_elsewhere(Command root) {
   add_subcommand(
       root, "bench", "Tools",
-      "Measures rates: median, spread, machine and input. A sample of results is first checked against a reference.",
+      "Measures rates. Each has its median, spread, machine and input, and a sample of results is first checked "
+      "against a reference.",
       "sluice bench classify", [] { return Exit::kOk; });
 }
 

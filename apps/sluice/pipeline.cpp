@@ -11,6 +11,7 @@
 #include "exec/batch_rules.h"
 #include "exec/live_ports.h"
 #include "exec/ports.h"
+#include "formats/file_kind.h"
 #include "graph/click/library_file.h"
 #include "graph/graph_files.h"
 #include "ports/pcap/capture_reader.h"
@@ -160,6 +161,33 @@ bool is_define(const std::string& word) {
                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
+// The names behind '$' and "${" of a configuration.
+std::vector<std::string> variables_of(std::string_view text) {
+  std::vector<std::string> names;
+  for (size_t at = text.find('$'); at != std::string_view::npos; at = text.find('$', at)) {
+    if (++at < text.size() && text[at] == '{') ++at;
+    size_t end = at;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) ++end;
+    std::string name(text.substr(at, end - at));
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+    at = end;
+  }
+  return names;
+}
+
+void check_variables(const std::string& text, const std::string& name, const Defines& defines) {
+  if (defines.values.empty()) return;
+  const std::vector<std::string> names = variables_of(text);
+  for (const auto& [variable, value] : defines.values) {
+    if (std::find(names.begin(), names.end(), variable) != names.end()) continue;
+    const std::string near = closest_match(variable, names);
+    fail(Exit::kUsage, fmt::format("{}={}: {} has no variable ${}", variable, value, name, variable),
+         !near.empty()   ? fmt::format("did you mean {}={}?", near, value)
+         : names.empty() ? std::string("it has none: leave it out")
+                         : fmt::format("it has ${}", fmt::join(names, ", $")));
+  }
+}
+
 bool is_planned(const Router& router, Scheduled scheduled) {
   return scheduled != Scheduled::kAlways && (router.scheduled.empty() || scheduled == Scheduled::kRefused);
 }
@@ -205,7 +233,18 @@ ParseOptions parse_options(const Defines& defines, const std::string& folder) {
 }
 
 ClickText parse_text(std::string text, std::string name, const Defines& defines) {
-  auto graph = parse_click(text, name, parse_options(defines));
+  ParseOptions options = parse_options(defines);
+  std::string whole = text;  // with its libraries
+  options.library = [&whole, read = options.library](const std::string& library, const std::string& from) {
+    auto found = read(library, from);
+    if (found.ok()) whole += "\n" + found->text;
+    return found;
+  };
+  auto graph = parse_click(text, name, options);
+  if (!graph.ok() && !graph.error().system) {
+    if (auto other = other_kind(text, name, KindWanted::kConfiguration)) graph = std::move(*other);
+  }
+  if (graph.ok() && !defines.any_name) check_variables(whole, name, defines);
   return {std::move(text), std::move(name), std::move(graph)};
 }
 

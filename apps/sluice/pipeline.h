@@ -41,6 +41,7 @@ struct Defines {
   std::vector<PortMap> ports;
   std::map<FileId, std::string> read_once;  // pipes and the like that are read already (read_once_id), by their names
   RunFiles files;                           // that the run reads and writes besides those of the graph
+  bool any_name = false;                    // values of variables that the configuration does not have are ignored
 };
 
 // The configuration's file ("": none was named) and what is said about its text, of FILE and NAME=VALUE in `words` and
@@ -62,6 +63,7 @@ struct ClickText {
   std::string text, name;
   Result<ClickGraph> graph = Error();
 };
+// Ends with kUsage where `defines` have a variable that it does not have.
 ClickText parse_text(std::string text, std::string name, const Defines& defines);
 
 // Whether a graph may be one that the packet scheduler has to run; kAlways: it runs any.

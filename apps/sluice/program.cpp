@@ -10,10 +10,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <new>
 #include <sstream>
 
@@ -22,6 +24,7 @@
 #include "base/unfinished.h"
 #include "confine.h"
 #include "control/machine.h"
+#include "help.h"
 #include "live.h"
 
 namespace {
@@ -29,12 +32,33 @@ namespace {
 using namespace sluice;
 using namespace sluice::app;
 
+// What a finding says but for what it quotes and its numbers.
+std::string kind_of(const Diagnostic& d) {
+  std::string kind = d.file + '\n';
+  bool quoted = false;
+  for (const char c : d.message) {
+    if (c == '\'') quoted = !quoted;
+    if (!quoted && std::isdigit(static_cast<unsigned char>(c)) == 0) kind += c;
+  }
+  return kind;
+}
+
+// With five findings of a kind at most, so that those of other kinds are seen.
+Error shortened(const Error& error) {
+  constexpr size_t kMost = 5;
+  Error out = error;
+  std::map<std::string, size_t> seen;
+  const size_t left = std::erase_if(out.diagnostics, [&](const Diagnostic& d) { return ++seen[kind_of(d)] > kMost; });
+  if (left != 0) out.message += fmt::format("; {} more like these (-o json shows them)", with_commas(left));
+  return out;
+}
+
 void print_failure(const Failure& failure) {
   std::string text;
   if (json_output()) {
     text = to_json(failure.error, failure.code).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   } else {
-    text = to_string(failure.error);
+    text = to_string(shortened(failure.error));
   }
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
@@ -196,13 +220,16 @@ namespace {
 
 // In the order of the help.
 constexpr Named kCommands[] = {
-    {"run", add_run},           {"show", add_show},     {"top", add_top},         {"clear", add_clear},
-    {"graph", add_graph},       {"trace", add_trace},   {"capture", add_capture}, {"reload", add_reload},
-    {"save", add_save},         {"acl", add_acl},       {"routes", add_routes},   {"adjacencies", add_adjacencies},
-    {"qos", add_qos},           {"check", add_check},   {"explain", add_explain}, {"demo", add_demo},
-    {"classify", add_classify}, {"route", add_route},   {"compile", add_compile}, {"tables", add_tables},
-    {"gen", add_gen},           {"send", add_send},     {"bench", nullptr},       {"doctor", add_doctor},
-    {"elements", add_elements}, {"worker", add_worker}, {"help", add_help},
+    {"run", add_run},         {"check", add_check},       {"why", add_why},
+    {"show", add_show},       {"top", add_top},           {"acl", add_acl},
+    {"routes", add_routes},   {"qos", add_qos},           {"adjacencies", add_adjacencies},
+    {"trace", add_trace},     {"capture", add_capture},   {"clear", add_clear},
+    {"reload", add_reload},   {"save", add_save},         {"graph", add_graph},
+    {"explain", add_explain}, {"classify", add_classify}, {"route", add_route},
+    {"compile", add_compile}, {"tables", add_tables},     {"demo", add_demo},
+    {"doctor", add_doctor},   {"gen", add_gen},           {"send", add_send},
+    {"bench", nullptr},       {"elements", add_elements}, {"worker", add_worker},
+    {"help", add_help},
 };
 
 // To describe every command takes longer than most commands take: the one that is named, or all where a word names none
@@ -241,17 +268,14 @@ void output_format_of(int argc, char** argv) {
 int run_program(int argc, char** argv, std::span<const Named> own) {
   AppState& state = app_state();
   for (int i = 0; i < argc; ++i) state.command += (i == 0 ? "sluice" : std::string(" ") + argv[i]);
-  CLI::App root(
-      "Classify, route and rewrite packets: one graph of network functions, the same bytes out on every device.",
-      "sluice");
+  CLI::App root("Filters, routes and measures packets, from captures or interfaces, on the CPU or a GPU.", "sluice");
   root.set_version_flag("-V,--version", fmt::format("sluice {} ({})", sluice_version(), sluice_revision()));
   root.require_subcommand(1);
-  root.get_formatter()->column_width(32);
-  root.footer(
-      fmt::format("Each command explains itself: sluice COMMAND --help. Results go to stdout, everything else to "
-                  "stderr; -o json prints\n"
-                  "one JSON object (and an error as one JSON object on stderr).\n\n{}",
-                  exit_code_help()));
+  root.formatter(help_formatter());
+  root.footer(fmt::format(
+      "Each command explains itself: sluice COMMAND --help. Results go to stdout, everything else to stderr;\n"
+      "-o json prints one JSON object, and an error as one JSON object on stderr.\n\n{}",
+      exit_code_help()));
   const Command command(root);
   add_commands(command, argc > 1 ? argv[1] : "", own);
   output_format_of(argc, argv);

@@ -235,7 +235,7 @@ Exit route(const RouteFlags& o) {
 void add_route(Command root) {
   auto o = std::make_shared<RouteFlags>();
   Command sub = add_subcommand(
-      root, "route", "Tables",
+      root, "route", "Tables and packets",
       "Looks up the next hop of each address: one line per address, in order, with the next hop as written in the "
       "route\nfile, or '-'. With --in: of the destination of each frame ('-' if it is not IP).",
       "sluice route --routes rib4.txt,rib6.txt --addresses hosts.txt\n"

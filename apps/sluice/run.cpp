@@ -15,20 +15,18 @@ void add_run(Command root) {
   auto config = std::make_shared<std::string>();
   auto made = std::make_shared<Command>();
   Command sub = add_subcommand(
-      root, "run", "Packets",
-      "Runs packets through a graph: a Click file, or the standard graph\nin -> header checks -> access list -> routes "
-      "-> TTL -> rewrite -> out,\nwhose parts are present if their tables are given. With --acl and without --routes "
-      "only the access list\napplies, and frames leave unchanged; a frame that is not IP, or malformed, matches no "
-      "rule and gets --default.\nOutputs are written only if the run succeeds.",
+      root, "run", "Start here",
+      "Runs packets through a graph: a Click file, or the standard graph, in -> header checks -> access list -> "
+      "routes -> TTL -> rewrite -> out, whose parts are present if their tables are given. With --acl and without "
+      "--routes only the access list applies, and frames leave unchanged; a frame that is not IP, or malformed, "
+      "matches "
+      "no rule and gets --default. Outputs are written only if the run succeeds.",
       "sluice run --acl edge.acl --routes rib.txt --in a.pcap --out b.pcap\n"
-      "sluice run --routes rib.txt --adjacencies adj.txt --in a.pcap --out 1=lan.pcap --out 2=wan.pcap "
-      "--out rest.pcap\n"
-      "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
       "sluice run --acl edge.acl --in a.pcap --out b.pcap --verdicts v.txt --dropped d.pcapng\n"
-      "sluice run edge.click IN=b.pcap --workers 2 -o json\n"
-      "sluice run --acl edge.acl --in a.pcap --repeat --control /tmp/sluice.sock\n"
+      "sluice run --acl edge.acl --routes rib.txt --in eth0 --in eth1 --out 0=eth0 --out 1=eth1\n"
       "sluice run --bridge eth0,eth1 --acl fw.json\n"
-      "sluice run --config edge.toml --http 127.0.0.1:9090",
+      "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
+      "sluice run edge.click IN=b.pcap --workers 2 -o json",
       [o, config, made] {
         if (!config->empty()) o->configured = apply_config(*config, *made, o->words);
         o->config = *config;
@@ -44,12 +42,13 @@ void add_run(Command root) {
 }
 
 void add_show(Command root) {
-  Command show = add_subcommand(root, "show", "Packets",
-                                "Shows how a graph would run, without running it (plan), and the state of a process "
-                                "started with\n'sluice run --control' (all others).",
-                                "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu\n"
-                                "sluice show rules --hits --socket /tmp/sluice.sock",
-                                nullptr);
+  Command show =
+      add_subcommand(root, "show", "Start here",
+                     "Shows the state of a running process: counters, rules, routes, neighbours. 'show plan' "
+                     "shows how a graph would run.",
+                     "sluice show runtime\nsluice show rules --hits --socket /tmp/sluice.sock\n"
+                     "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu",
+                     nullptr);
   show->require_subcommand(1);
   auto o = std::make_shared<RunFlags>();
   o->print_plan = true;

@@ -108,7 +108,12 @@ void group_run_options(Command sub) {
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
       {"Running process", {"--control", "--http", "--http-token", "--wait", "--max-memory"}},
       {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--log-rate", "--print-graph", "--print-plan"}},
-      {"Other", {"--help", "--config", "--user"}}};
+      {"Other", {"--help", "--help-all", "--config", "--user"}}};
+  sub.first_help({{"Input", {"--in", "--out", "--bridge", "--config", "--limit"}},
+                  {"Live", {"--control", "--http", "--method", "--workers"}},
+                  {"Tables", {"--acl", "--routes", "--adjacencies", "--default"}},
+                  {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--verdicts", "--dropped"}}},
+                 "All options, also those of devices, batches, ports and priorities");
   for (const auto& [group, names] : groups) {
     for (const char* name : names) {
       if (Option option = sub.find(name)) option.group(group);
@@ -173,7 +178,7 @@ RunFiles files_besides_graph(const RunFlags& o, const std::string& configuration
   files.output("--hits", o.live.hits);
   files.output("--verdicts", o.followed.verdicts);
   files.output("--dropped", o.followed.dropped);
-  if (o.live.control != "auto") files.made("--control", o.live.control);
+  if (o.live.has_socket() && o.live.control != "auto") files.made("--control", o.live.control);
   return files;
 }
 

@@ -37,8 +37,8 @@ std::string run_text(const RunReport& report, const LiveRun& live, const std::st
   if (!report.qos.empty()) text += qos_text(to_json(report.qos));
   if (!live.top().empty()) text += "rules\n";
   for (const Json& rule : live.top()) {
-    text += fmt::format("{:>10}  rule {} ({}) at {}\n", with_commas(rule["packets"].get<uint64_t>()),
-                        rule["rule"].get<uint32_t>(), rule["action"].get<std::string>(), rule["at"].get<std::string>());
+    text += fmt::format("{:>10}  {}: {} (rule {})\n", with_commas(rule["packets"].get<uint64_t>()),
+                        rule["at"].get<std::string>(), rule["action"].get<std::string>(), rule["rule"].get<uint32_t>());
   }
   return text;
 }

@@ -29,7 +29,7 @@ void add_icmp_errors(const RunFlags& o, StandardGraph& g) {
 
 // Outputs by port want packets that leave by it. Before anything is read.
 void check_made_up_ports(const RunFlags& o, const StandardGraph& g) {
-  if (!g.adjacencies.empty() || g.routes.empty() || !o.live.control.empty() || !g.out_devices.empty()) return;
+  if (!g.adjacencies.empty() || g.routes.empty() || o.live.has_socket() || !g.out_devices.empty()) return;
   for (const auto& [port, file] : g.port_out) {
     if (port == 0) continue;
     fail(Exit::kUsage, fmt::format("--out {}={}: without --adjacencies every packet leaves by port 0", port, file),

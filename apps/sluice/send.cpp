@@ -125,7 +125,7 @@ void add_send(Command root) {
   auto flags = std::make_shared<SendFlags>();
   Command sub = add_subcommand(
       root, "send", "Tools",
-      "Sends the packets of a capture by an interface, as fast as it takes them, at a rate, or as they were timed.",
+      "Replays a capture by an interface: at line rate, at a fixed rate or with its original timing.",
       "sluice send t.pcap --out eth0\nsluice send t.pcap.gz --out af_packet:eth0 --rate 100kpps --loop\nsluice send "
       "seen.pcap "
       "--out eth0 --as-timed",

@@ -116,7 +116,7 @@ void ServiceNotice::look_once(const Look& look) {
       const auto rate = [seconds](uint64_t packets, uint64_t before) {
         return with_commas(static_cast<uint64_t>(static_cast<double>(packets - std::min(packets, before)) / seconds));
       };
-      text += fmt::format("{}STATUS=RX {} packets/s, TX {} packets/s, drops {} packets/s", text.empty() ? "" : "\n",
+      text += fmt::format("{}STATUS=RX {} pps, TX {} pps, drops {} pps", text.empty() ? "" : "\n",
                           rate(report.packets_in, told_then_->packets_in),
                           rate(report.packets_out, told_then_->packets_out), rate(report.dropped, told_then_->dropped));
     }

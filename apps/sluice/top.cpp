@@ -78,7 +78,7 @@ Look look_at(const ClientFlags& flags) {
 }
 
 Pane elements_pane(const Look& look, Rates& rates) {
-  Pane pane{"elements", {"element", "class", "packets/s", "dropped/s", "packets", "dropped"}, 2, 0, {}};
+  Pane pane{"elements", {"element", "class", "pps", "dropped/s", "packets", "dropped"}, 2, 0, {}};
   for (const Json& e : look.runtime.at("elements")) {
     const std::string name = word_of(e, "name");
     uint64_t dropped = 0;
@@ -95,7 +95,7 @@ Pane elements_pane(const Look& look, Rates& rates) {
 }
 
 Pane drops_pane(const Look& look, Rates& rates) {
-  Pane pane{"drops", {"reason", "element", "packets/s", "packets"}, 2, 0, {}};
+  Pane pane{"drops", {"reason", "element", "pps", "packets"}, 2, 0, {}};
   for (const Json& d : look.drops.at("drops")) {
     const std::string reason = word_of(d, "reason"), element = word_of(d, "element");
     const uint64_t packets = count_of(d, "packets");
@@ -106,11 +106,7 @@ Pane drops_pane(const Look& look, Rates& rates) {
 }
 
 Pane ports_pane(const Look& look, Rates& rates) {
-  Pane pane{"ports",
-            {"port", "link", "rx packets/s", "tx packets/s", "lost/s", "rx packets", "tx packets", "lost"},
-            2,
-            0,
-            {}};
+  Pane pane{"ports", {"port", "link", "rx pps", "tx pps", "lost/s", "rx packets", "tx packets", "lost"}, 2, 0, {}};
   for (const Json& p : look.ports.at("interfaces")) {
     const std::string name = word_of(p, "name");
     uint64_t rx = 0, tx = 0, lost = 0;
@@ -136,7 +132,7 @@ Pane ports_pane(const Look& look, Rates& rates) {
 }
 
 Pane rules_pane(const Look& look, Rates& rates) {
-  Pane pane{"rules", {"place", "text", "packets/s", "packets"}, 2, 0, {}};
+  Pane pane{"rules", {"place", "text", "pps", "packets"}, 2, 0, {}};
   for (const Json& list : look.rules) {
     for (const Json& rule : list.at("rules")) {
       const std::string text = word_of(rule, "text");
@@ -412,8 +408,8 @@ void add_top(Command root) {
   auto o = std::make_shared<TopFlags>();
   o->interval = 1;
   Command sub = add_filing_subcommand(
-      root, "top", "Packets",
-      "What a process started with 'sluice run --control' does now, on a terminal: packets per second in and out, its "
+      root, "top", "Start here",
+      "Shows on a terminal what a running process does now: packets per second in and out, its "
       "elements,\ndrops by reason, ports, and the rules that match most. Keys: q quit, p pause, s sort by the next "
       "column, Tab and arrows\nchoose a pane, h help. Where standard output is not a terminal, one frame is printed.",
       "sluice top\nsluice top --control /run/sluice/control --interval 2\nsluice top --times 1 > now.txt", [o] {

@@ -73,9 +73,12 @@ void Verdicts::write_dropped(const PacketEnd& packet) {
   text_.clear();
   fmt::format_to(std::back_inserter(text_), "{} at {}", to_string(fate.reason), router_.elements[fate.element]->name);
   if (fate.rule != 0) {
-    fmt::format_to(std::back_inserter(text_), ", rule {}", fate.rule);
-    if (rules_ && rules_->line(fate.rule) != 0)
-      fmt::format_to(std::back_inserter(text_), " at {}:{}", rules_->file(fate.rule), rules_->line(fate.rule));
+    if (rules_ && rules_->line(fate.rule) != 0) {
+      fmt::format_to(std::back_inserter(text_), ", {}:{} (rule {})", rules_->file(fate.rule), rules_->line(fate.rule),
+                     fate.rule);
+    } else {
+      fmt::format_to(std::back_inserter(text_), ", rule {}", fate.rule);
+    }
   }
   const FrameHeader header{static_cast<uint32_t>(packet.frame.size()), packet.wire_bytes, packet.timestamp_ns};
   dropped_->append(header, packet.frame.data(), text_);

@@ -29,6 +29,7 @@ void add_watch_options(Command sub, WatchFlags& flags, bool always) {
                    ? std::string()
                    : fmt::format("'{}' is not a number of seconds from 0.1 to 86400", text);
       })
+      .as_duration()
       .type_name("SECONDS");
   if (always) interval->capture_default_str();
   Option times = sub.add_option("--times", flags.times,

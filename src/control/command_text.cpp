@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstring>
@@ -15,8 +16,11 @@
 namespace sluice {
 namespace {
 
-// ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 [flags S] [ttl N] [dscp N] [len N] [df] [frag OFFSET] [vlan N]
+// tcp 10.0.0.1:1234 > 8.8.8.8:80 [flags S] [ttl N] [dscp N] [len N] [df] [frag OFFSET] [vlan N]
 class PacketText {
+  static constexpr unsigned kClientPort = 49152;  // RFC 6335, section 6: the first of the dynamic ports
+  static constexpr const char* kFlagsHelp = "letters of F S R P . (or A) U E W, as tcpdump prints them, or SYN,ACK";
+
  public:
   PacketText(const std::string& text, const std::string& name) : text_(text), findings_(name, text) {
     for (size_t at = 0; at < text.size();) {
@@ -34,8 +38,10 @@ class PacketText {
   Result<std::vector<uint8_t>> build() {
     std::vector<uint8_t> frame;
     parse(frame);
-    if (!findings_.ok()) return findings_.to_error();
-    return frame;
+    if (findings_.ok()) return frame;
+    Error error = findings_.to_error();
+    error.hint = "a whole one: 'tcp 10.0.0.1:1234 > 8.8.8.8:80 flags S'";
+    return error;
   }
 
  private:
@@ -71,12 +77,30 @@ class PacketText {
     }
     return value;
   }
-  std::optional<IpAddress> address(const char* what) {
+  // With its port, where one stands behind it: 10.0.0.1:80, [2001:db8::1]:80.
+  std::optional<IpAddress> address(const char* what, std::optional<unsigned>& port) {
     if (done()) {
       wrong(fmt::format("the {} address is missing", what), "an IPv4 or IPv6 address", false);
       return std::nullopt;
     }
-    const std::string word = take();
+    std::string word = take();
+    std::string behind;
+    // Brackets stand between words.
+    if (peek().size() > 1 && peek()[0] == ':' && parse_ip(word)) behind = take().substr(1);
+    if (const size_t colon = word.find(':');
+        behind.empty() && colon != std::string::npos && colon != 0 && word.find(':', colon + 1) == std::string::npos) {
+      behind = word.substr(colon + 1);
+      word.resize(colon);
+    }
+    if (!behind.empty()) {
+      unsigned value = 0;
+      const auto [end, error] = std::from_chars(behind.data(), behind.data() + behind.size(), value);
+      if (error != std::errc() || end != behind.data() + behind.size() || value > 65535) {
+        wrong(fmt::format("'{}' is not a {} port", behind, what), "a number from 0 to 65535");
+        return std::nullopt;
+      }
+      port = value;
+    }
     const auto parsed = parse_ip(word);
     if (!parsed) wrong(fmt::format("'{}' is not an address", word), "an IPv4 or IPv6 address");
     return parsed;
@@ -87,19 +111,90 @@ class PacketText {
     return false;
   }
 
+  // As tcpdump prints them, letters; or as rules have them, names and what stands behind '/'.
+  std::optional<unsigned> tcp_flags() {
+    constexpr std::array<std::string_view, 8> kNames = {"FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"};
+    const auto bit_of = [&](std::string word) -> int {
+      std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::toupper(c); });
+      const auto found = std::find(kNames.begin(), kNames.end(), word);
+      return found == kNames.end() ? -1 : static_cast<int>(found - kNames.begin());
+    };
+    if (done()) {
+      wrong("the TCP flags are missing", kFlagsHelp, false);
+      return std::nullopt;
+    }
+    unsigned bits = 0;
+    bool tested = false;  // from here on: which flags a rule looks at
+    const std::string first = peek().substr(0, peek().find('/'));
+    if (bit_of(first) < 0 && first != "0") {
+      for (const char c : take()) {
+        const size_t bit = std::string_view("FSRP.UEW").find(c == 'A' ? '.' : c);
+        if (bit == std::string_view::npos) {
+          wrong(fmt::format("'{}' is not a TCP flag", c), kFlagsHelp);
+          return std::nullopt;
+        }
+        bits |= 1u << bit;
+      }
+      return bits;
+    }
+    // Commas stand between words.
+    while (!done()) {
+      const std::string word = peek();
+      const size_t slash = word.find('/');
+      const std::string name = word.substr(0, slash);
+      if (bit_of(name) < 0 && name != "0") return bits;
+      take();
+      if (!tested && name != "0") bits |= 1u << bit_of(name);
+      tested |= slash != std::string::npos;
+    }
+    return bits;
+  }
+
   void parse(std::vector<uint8_t>& frame) {
+    static constexpr std::pair<std::string_view, uint8_t> kFirst[] = {{"tcp", 6}, {"udp", 17}, {"sctp", 132}};
+    uint8_t protocol = 17;
+    bool ports = false, icmp = false, given = false;
     if (peek() == "ip" || peek() == "ip6" || peek() == "IP" || peek() == "IP6") take();
-    const auto src = address("source");
+    for (const auto& [name, number] : kFirst) {
+      if (peek() != name) continue;
+      take();
+      protocol = number;
+      given = true;
+      break;
+    }
+    if (!given && (peek() == "icmp" || peek() == "icmp6")) {
+      take();
+      given = icmp = true;
+    }
+    std::optional<unsigned> sport, dport, type, code;
+    const auto src = address("source", sport);
     if (!src || !arrow()) return;
-    const auto dst = address("destination");
+    const auto dst = address("destination", dport);
     if (!dst) return;
+    const bool attached = sport.has_value() || dport.has_value();
+    if (attached && (!given || icmp)) {
+      wrong("ports without a protocol that has them", "tcp, udp or sctp in front: udp SOURCE > DESTINATION:53");
+      return;
+    }
+    if (icmp) {
+      protocol = src->family == 4 ? 1 : 58;
+      if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0 &&
+          !(type = number(255, "ICMP type")))
+        return;
+      if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0 &&
+          !(code = number(255, "ICMP code")))
+        return;
+    }
+    // Where one port is given, the other is any that a client has.
+    if (attached) {
+      ports = true;
+      sport = sport.value_or(kClientPort);
+      dport = dport.value_or(kClientPort);
+    }
     if (src->family != dst->family) {
       wrong("the two addresses are of different families", "two IPv4 or two IPv6 addresses");
       return;
     }
-    uint8_t protocol = 17;
-    std::optional<unsigned> sport, dport, type, code;
-    bool ports = false, icmp = false, given = false;
     static const std::vector<std::string> kOptions = {"tcp", "udp",  "sctp", "icmp", "icmp6", "proto", "flags",
                                                       "ttl", "dscp", "len",  "df",   "frag",  "vlan"};
     std::optional<unsigned> flags, ttl, dscp, length, fragment, vlan;
@@ -128,19 +223,7 @@ class PacketText {
         if (!n) return;
         protocol = static_cast<uint8_t>(*n);
       } else if (word == "flags") {
-        unsigned bits = 0;
-        const std::string letters = take();
-        for (char c : letters) {
-          const size_t bit = std::string("FSRP.UEW").find(c == 'A' ? '.' : c);
-          if (bit == std::string::npos) {
-            wrong(fmt::format("'{}' is not a TCP flag", c),
-                  "letters of F S R P . (or A) U E W, as tcpdump prints them");
-            break;
-          }
-          bits |= 1u << bit;
-        }
-        if (letters.empty()) wrong("the TCP flags are missing", "letters of F S R P . (or A) U E W", false);
-        flags = bits;
+        if (!(flags = tcp_flags())) return;
       } else if (word == "ttl") {
         if (!(ttl = number(255, "TTL"))) return;
       } else if (word == "dscp") {
@@ -217,7 +300,8 @@ Result<std::vector<uint8_t>> parse_hex_bytes(const std::string& text, const std:
 Result<uint64_t> parse_duration(std::string_view text) {
   constexpr uint64_t kLongest = 3'600'000'000'000;
   const auto wrong = [&] {
-    return Error(fmt::format("'{}' is not a time", text), "write a number and its unit: 800ns, 50us, 1.5ms or 2s");
+    return Error(fmt::format("'{}' is not a time", text),
+                 "write seconds, or a number and its unit: 800ns, 50us, 1.5ms or 2s");
   };
   size_t digits = 0;
   size_t point = std::string_view::npos;
@@ -233,6 +317,7 @@ Result<uint64_t> parse_duration(std::string_view text) {
                          : unit == "us" ? 1'000
                          : unit == "ms" ? 1'000'000
                          : unit == "s"  ? 1'000'000'000
+                         : unit.empty() ? 1'000'000'000
                                         : 0;
   if (digits == 0 || point == digits - 1 || scale == 0) return wrong();
   // Exact: digits before the point in units, those behind it in ever smaller ones.

@@ -14,15 +14,17 @@
 namespace sluice {
 
 // One frame from its Ethernet header on, written as
-//   ip SRC > DST [tcp|udp|sctp SPORT > DPORT] [icmp TYPE CODE] [proto N] [flags S] [ttl N] [dscp N] [len N] [df] [frag
-//   OFFSET] [vlan N]
-// `name` stands for the text in messages ("--packet"). Errors: the first word that is not understood, with its place.
+//   tcp|udp|sctp SRC[:SPORT] > DST[:DPORT] [flags S|SYN,ACK] [OPTIONS]
+//   icmp SRC > DST [TYPE [CODE]] [OPTIONS]
+//   ip SRC > DST [tcp|udp|sctp SPORT > DPORT] [icmp TYPE CODE] [proto N] [flags ...] [OPTIONS]
+// OPTIONS: [ttl N] [dscp N] [len N] [df] [frag OFFSET] [vlan N]. A port of IPv6 stands behind brackets. `name` stands
+// for the text in messages ("--packet"). Errors: the first word that is not understood, with its place.
 Result<std::vector<uint8_t>> parse_packet_text(const std::string& text, const std::string& name);
 
 // Two hexadecimal digits a byte; blanks and colons between digits do not count. Errors: another character, half a byte.
 Result<std::vector<uint8_t>> parse_hex_bytes(const std::string& text, const std::string& name);
 
-// A time with its unit, such as 800ns, 50us, 1.5ms or 2s, in nanoseconds. Errors: no unit, another unit, not a number,
+// A time with its unit, such as 800ns, 50us, 1.5ms or 2s, or seconds, in nanoseconds. Errors: another unit, no number,
 // less than 1 ns or more than an hour.
 Result<uint64_t> parse_duration(std::string_view text);
 

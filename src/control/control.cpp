@@ -2,26 +2,33 @@
 #include "control/control.h"
 
 #include <fmt/format.h>
+#include <linux/neighbour.h>
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "batch/drop_kind.h"
+#include "control/command_text.h"
 #include "control/json.h"
 #include "control/machine.h"
 #include "control/report.h"
 #include "control/request.h"
 #include "control/route_report.h"
 #include "control/table_text.h"
+#include "control/why.h"
+#include "exec/live_ports.h"
 #include "formats/native_rules.h"
 #include "formats/qos_text.h"
 #include "formats/route_files.h"
 #include "formats/rule_files.h"
 #include "net/text.h"
+#include "ports/netlink/link_watch.h"
+#include "ports/netlink/neighbour_watch.h"
 #include "tables/acl/sections.h"
 
 namespace sluice {
@@ -60,6 +67,19 @@ HitLedger::Counts hits_by_position(HitLedger::Counts counts) {
   }
   counts.rules.resize(position + size_t{1});
   return counts;
+}
+
+// Lines of a list that a request may begin with.
+constexpr uint64_t kMostListed = uint64_t{1} << 28;
+
+// As `ip neigh` writes it.
+const char* state_text(uint16_t state) {
+  constexpr std::pair<uint16_t, const char*> kStates[] = {
+      {NUD_PERMANENT, "permanent"}, {NUD_NOARP, "noarp"}, {NUD_REACHABLE, "reachable"},   {NUD_STALE, "stale"},
+      {NUD_DELAY, "delay"},         {NUD_PROBE, "probe"}, {NUD_INCOMPLETE, "incomplete"}, {NUD_FAILED, "failed"}};
+  for (const auto& [bit, name] : kStates)
+    if ((state & bit) != 0) return name;
+  return "none";
 }
 
 const char* action_of(const AclRule& rule) {
@@ -231,12 +251,28 @@ Result<Json> Control::run(Json& request) {
     return rules(table, hits, from, count, order, true);
   }
   if (command == "show routes") {
-    const std::string what = fields.text("for");
+    const std::string what = fields.text("for", "");
+    const RouteChoice choice{fields.text("prefix", ""), fields.text("next_hop", "")};
     const std::string table = fields.text("table", "");
-    const uint64_t from = fields.number("from", 1, 1000, 1);
+    const uint64_t from = fields.number("from", 1, kMostListed, 1);
     const uint64_t count = fields.number("count", 1, 1000, 1000);
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    if (what.empty()) return list_routes(choice, table, from, count);
+    if (!choice.within.empty() || !choice.next_hop.empty())
+      return Error("an address is looked up alone", "leave the address out to list routes by prefix or next hop");
     return show_routes(what, table, from, count);
+  }
+  if (command == "show neighbours") {
+    const uint64_t from = fields.number("from", 1, kMostListed, 1);
+    const uint64_t count = fields.number("count", 1, 1000, 1000);
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return show_neighbours(from, count);
+  }
+  if (command == "why") {
+    const std::string frame = fields.text("frame"), input = fields.text("in", "");
+    const uint64_t near = fields.number("near", 0, 100, 3);
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return explain_packet(frame, input, near);
   }
   if (command == "show adjacencies") {
     const std::string table = fields.text("table", "");
@@ -286,22 +322,39 @@ Result<Json> Control::run(Json& request) {
     }
     return changed(tables_->replace_routes(table, files, inputs, dry_run));
   }
-  const std::vector<std::string> commands = {"show report",    "show runtime",
-                                             "show ports",     "clear counters",
-                                             "show rules",     "show drops",
-                                             "show tables",    "show routes",
-                                             "show text",      "acl change",
-                                             "acl replace",    "routes change",
-                                             "routes replace", "adjacencies change",
-                                             "show qos",       "qos set",
-                                             "qos load",       "graph show",
-                                             "graph swap",     "graph read",
-                                             "graph write",    "show adjacencies",
-                                             "trace add",      "trace clear",
-                                             "show trace",     "reload",
-                                             "save",           "capture start",
-                                             "capture read",   "capture stop",
-                                             "show capture"};
+  const std::vector<std::string> commands = {"show report",
+                                             "show runtime",
+                                             "show ports",
+                                             "clear counters",
+                                             "show rules",
+                                             "show drops",
+                                             "show tables",
+                                             "show routes",
+                                             "show text",
+                                             "acl change",
+                                             "acl replace",
+                                             "routes change",
+                                             "routes replace",
+                                             "adjacencies change",
+                                             "show qos",
+                                             "qos set",
+                                             "qos load",
+                                             "graph show",
+                                             "graph swap",
+                                             "graph read",
+                                             "graph write",
+                                             "show adjacencies",
+                                             "trace add",
+                                             "trace clear",
+                                             "show trace",
+                                             "reload",
+                                             "save",
+                                             "capture start",
+                                             "capture read",
+                                             "capture stop",
+                                             "show capture",
+                                             "show neighbours",
+                                             "why"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),
@@ -626,6 +679,72 @@ Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t fro
     json["removed"] = to_json(counts.removed);
     if (since_clear && rules_cleared_ns_ != 0)
       json["cleared_seconds_ago"] = static_cast<double>(now_ns() - rules_cleared_ns_) * 1e-9;
+  }
+  return json;
+}
+
+// One packet, as hexadecimal bytes.
+Result<Json> Control::explain_packet(const std::string& frame, const std::string& input, size_t near) {
+  constexpr size_t kMostBytes = 16384;
+  auto bytes = parse_hex_bytes(frame, "frame");
+  if (!bytes) return std::move(bytes).error();
+  if (bytes->empty() || bytes->size() > kMostBytes) return Error(fmt::format("a packet has 1 to {} bytes", kMostBytes));
+  Result<Json> said = Error();
+  const auto explain = [&] { said = why(runtime_.router(), *tables_, *bytes, input, near); };
+  if (runtime_.by_packets()) {
+    // Its elements carry state from packet to packet.
+    if (auto asked = runtime_.ask(explain); !asked) return std::move(asked).error();
+  } else {
+    explain();
+  }
+  if (said.ok()) (*said)["generation"] = runtime_.publisher().generation();
+  return said;
+}
+
+Result<Json> Control::list_routes(const RouteChoice& choice, std::string asked, size_t from, size_t count) {
+  auto table = only(tables_->tables().routes, "route table", std::move(asked));
+  if (!table) return std::move(table).error();
+  auto rib = tables_->routes(*table);
+  if (!rib) return std::move(rib).error();
+  if (*rib == nullptr) {
+    return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", *table),
+                 "run with the route files");
+  }
+  auto said = sluice::list_routes(**rib, choice.within, choice.next_hop, from, count);
+  if (!said) return said;
+  Json json{{"table", *table}};
+  json.update(*said);
+  return json;
+}
+
+// As the kernel has them at the interfaces of the run's live ports.
+Result<Json> Control::show_neighbours(size_t from, size_t count) {
+  if (runtime_.live_ports() == nullptr)
+    return Error("this run has no live port: its neighbours stand in its adjacency file", "sluice show adjacencies");
+  auto links = LinkWatch::create();
+  if (!links) return std::move(links).error();
+  std::vector<int> indexes;
+  for (const auto& [index, link] : (*links)->links()) {
+    if (!runtime_.live_ports()->name_of(index).empty()) indexes.push_back(index);
+  }
+  std::vector<Neighbour> all;
+  if (!indexes.empty()) {
+    auto watch = NeighbourWatch::create(indexes);
+    if (!watch) return std::move(watch).error();
+    (*watch)->for_each([&all](const Neighbour& n) { all.push_back(n); });
+  }
+  std::sort(all.begin(), all.end(), [](const Neighbour& a, const Neighbour& b) {
+    return std::tuple(a.ifindex, a.address.family, a.address.hi, a.address.lo) <
+           std::tuple(b.ifindex, b.address.family, b.address.hi, b.address.lo);
+  });
+  Json json{{"total", all.size()}, {"from", from}, {"neighbours", Json::array()}};
+  for (size_t i = from - 1; i < all.size() && i - (from - 1) < count; ++i) {
+    const Neighbour& n = all[i];
+    const KernelLink* const link = (*links)->find(n.ifindex);
+    json["neighbours"].push_back({{"address", to_string(n.address)},
+                                  {"mac", n.usable() ? Json(to_string(n.mac)) : Json(nullptr)},
+                                  {"interface", link == nullptr ? std::string() : link->name},
+                                  {"state", state_text(n.state)}});
   }
   return json;
 }

@@ -118,6 +118,12 @@ class Control {
   // The classes as a file of them. Errors: a rate that no file can say.
   Result<std::string> qos_text();
   Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table, size_t from, size_t count);
+  struct RouteChoice {
+    std::string within, next_hop;  // those within a prefix; those by a next hop; "": all
+  };
+  Result<nlohmann::ordered_json> list_routes(const RouteChoice& choice, std::string table, size_t from, size_t count);
+  Result<nlohmann::ordered_json> show_neighbours(size_t from, size_t count);
+  Result<nlohmann::ordered_json> explain_packet(const std::string& frame, const std::string& input, size_t near);
 
   Engine& runtime_;
   LiveTables* tables_;

@@ -563,28 +563,36 @@ Result<std::string> ask(const std::string& path, std::string_view line, uint64_t
 
 std::string control_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  return runtime == nullptr || *runtime == '\0' ? std::string() : std::string(runtime) + "/sluice";
+  return runtime == nullptr || *runtime == '\0' ? std::string(kSystemFolder) : std::string(runtime) + "/sluice";
 }
 
-Result<std::string> find_control_socket() {
+Result<std::string> find_control_socket(const std::string& system_folder) {
   if (const char* named = std::getenv("SLUICE_SOCKET"); named != nullptr && *named != '\0') return std::string(named);
-  const std::string folder = control_folder();
-  std::vector<std::string> found;
+  std::vector<std::string> folders = {control_folder()};
+  if (folders[0] == kSystemFolder) folders.clear();
+  folders.push_back(system_folder);
+  std::vector<std::string> found, closed;
   std::error_code ignored;
-  if (!folder.empty()) {
+  for (const std::string& folder : folders) {
+    if (!found.empty()) break;  // the user's own before those of the system
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
       if (!entry.is_socket(ignored)) continue;
       const auto address = address_of(entry.path().string());
-      if (address.ok() && served(*address)) found.push_back(entry.path().string());
+      if (!address.ok()) continue;
+      if (served(*address)) {
+        found.push_back(entry.path().string());
+      } else if (errno == EACCES) {
+        closed.push_back(entry.path().string());
+      }
     }
   }
   std::sort(found.begin(), found.end());
   if (found.size() == 1) return found.front();
-  if (found.empty()) {
-    return Error(folder.empty() ? std::string("no control socket is given, and XDG_RUNTIME_DIR is not set")
-                                : fmt::format("no control socket is given, and no process is listening in {}", folder),
-                 "give --socket PATH or SLUICE_SOCKET, and start the run with --control PATH");
-  }
+  if (found.empty() && !closed.empty())
+    return Error(fmt::format("{}: this user may not use it", closed.front()), "as root: sudo sluice ...");
+  if (found.empty())
+    return Error(fmt::format("no process is listening in {}", fmt::join(folders, " or ")),
+                 "start one with --control auto (live ports: it is the default), or give --socket PATH");
   return Error(fmt::format("several processes are listening: {}", fmt::join(found, ", ")),
                "choose one with --socket PATH");
 }

@@ -74,10 +74,13 @@ inline constexpr size_t kMaxAnswer = size_t{256} << 20;
 // side takes no connections or goes away; no answer within the limit, or one of more than `most` bytes.
 Result<std::string> ask(const std::string& path, std::string_view line, uint64_t limit_ns, size_t most = kMaxAnswer);
 
-// Where control sockets are when nothing else is said: $XDG_RUNTIME_DIR/sluice, or "" without one.
+// Of processes that are no user's own; a service has it as its RuntimeDirectory.
+inline constexpr const char* kSystemFolder = "/run/sluice";
+// Where control sockets are when nothing else is said: $XDG_RUNTIME_DIR/sluice, else /run/sluice.
 std::string control_folder();
-// The socket that a client means that names none: $SLUICE_SOCKET, or the only one in control_folder() that a process
-// answers at. Errors: there is none; there are several, with their names.
-Result<std::string> find_control_socket();
+// The socket that a client means that names none: $SLUICE_SOCKET, or the only one in control_folder(), else in
+// `system_folder`, that a process answers at. Errors: there is none, or none that this user may use; there are several,
+// with their names.
+Result<std::string> find_control_socket(const std::string& system_folder = kSystemFolder);
 
 }  // namespace sluice

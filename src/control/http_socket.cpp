@@ -288,7 +288,7 @@ Result<std::unique_ptr<HttpSocket>> HttpSocket::create(const std::string& where,
 
 std::string HttpSocket::check(const std::string& where) {
   if (place_of(where)) return {};
-  return fmt::format("'{}' is not ADDRESS:PORT, such as 127.0.0.1:9090 or [::1]:9090", where);
+  return fmt::format("'{}' is not ADDRESS:PORT, such as 127.0.0.1:8477 or [::1]:8477", where);
 }
 
 HttpSocket::~HttpSocket() {

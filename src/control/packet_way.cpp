@@ -71,25 +71,25 @@ class ListRules {
     json = R"({"table":)";
     append_json(json, table_);
     fmt::format_to(std::back_inserter(json), R"(,"rule":{})", position);
-    std::string note = fmt::format("rule {}", position);
+    std::string note, text;
     if (known) {
       const AclAction action = actions_.action(rule);
       json += action.verb == AclVerb::kDeny   ? R"(,"action":"deny","text":)"
               : action.verb == AclVerb::kMark ? R"(,"action":"mark","text":)"
                                               : R"(,"action":"permit","text":)";
-      const std::string text = to_native(configured_rule(rules_.rule(rule), action));
+      text = to_native(configured_rule(rules_.rule(rule), action));
       append_json(json, text);
       if (const uint32_t line = source_.line(rule); line != 0) {
         const std::string_view file = source_.file(rule);
         json += R"(,"file":)";
         append_json(json, file);
         fmt::format_to(std::back_inserter(json), R"(,"line":{})", line);
-        fmt::format_to(std::back_inserter(note), " at {}:{}", file, line);
+        note = fmt::format("{}:{} ", file, line);
       }
-      fmt::format_to(std::back_inserter(note), " '{}'", text);
+      note += fmt::format("'{}' ", text);
     }
     json += '}';
-    return note;
+    return note + fmt::format("(rule {})", position);
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/printable.h"
@@ -161,6 +162,37 @@ Result<Json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHo
   return json;
 }
 
+Result<Json> list_routes(const SourcedRib& rib, const std::string& within, const std::string& next_hop, size_t from,
+                         size_t count) {
+  std::optional<IpPrefix> around;
+  if (!within.empty() && !(around = parse_prefix(within)))
+    return Error(fmt::format("'{}' is not a prefix", within), "write it as 10.0.0.0/8 or 2001:db8::/32");
+  const uint32_t hop = next_hop.empty() ? 0 : rib.next_hops().find(next_hop);
+  Json json{{"total", 0}, {"from", from}, {"routes", Json::array()}};
+  if (!next_hop.empty() && hop == 0) return json;
+  const Rib best = rib.best_routes();
+  size_t total = 0;
+  const auto take = [&](const IpPrefix& prefix, uint32_t id) {
+    if (hop != 0 && id != hop) return;
+    if (around && (prefix.length < around->length || prefix.address.family != around->address.family ||
+                   !(prefix_around(prefix.address, around->length) == prefix_around(around->address, around->length))))
+      return;
+    ++total;
+    if (total < from || total - from >= count) return;
+    const auto all = rib.candidates(prefix);
+    json["routes"].push_back({{"prefix", to_string(prefix)},
+                              {"next_hop", rib.next_hops().name(id)},
+                              {"source", rib.source_name(all[0].source)},
+                              {"preference", all[0].preference},
+                              {"metric", all[0].metric},
+                              {"others", all.size() - 1}});
+  };
+  for (const Route4& r : best.routes4()) take({{0, r.address, 4}, r.length}, r.next_hop);
+  for (const Route6& r : best.routes6()) take({{r.hi, r.lo, 6}, r.length}, r.next_hop);
+  json["total"] = total;
+  return json;
+}
+
 namespace {
 
 std::string word(const Json& j, const char* field) {
@@ -232,6 +264,24 @@ std::string route_explanation_text(const Json& r) {
     for (const Json& a : route.at("adjacencies")) {
       t += leads_to_text(a, fmt::format("    {}: ", word(a, "table")));
     }
+  }
+  return t + rest_text(r, "routes");
+}
+
+std::string route_list_text(const Json& r) {
+  if (r.at("routes").empty()) return "no routes\n";
+  size_t prefixes = 6, hops = 8;
+  for (const Json& route : r.at("routes")) {
+    prefixes = std::max(prefixes, word(route, "prefix").size());
+    hops = std::max(hops, word(route, "next_hop").size());
+  }
+  std::string t = fmt::format("{:<{}}  {:<{}}  source\n", "prefix", prefixes, "next hop", hops);
+  for (const Json& route : r.at("routes")) {
+    const auto others = route.at("others").get<size_t>();
+    t += fmt::format("{:<{}}  {:<{}}  {}{}{}\n", word(route, "prefix"), prefixes, word(route, "next_hop"), hops,
+                     word(route, "source"),
+                     route.at("metric") == 0 ? "" : fmt::format(", metric {}", route.at("metric").get<uint32_t>()),
+                     others == 0 ? "" : fmt::format(", {} more", others));
   }
   return t + rest_text(r, "routes");
 }

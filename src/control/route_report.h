@@ -25,6 +25,15 @@ using NamedNextHops = std::pair<std::string, const NextHops*>;
 Result<nlohmann::ordered_json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHops>& adjacencies,
                                               const std::string& text, size_t from, size_t count);
 
+// {"total", "from", "routes": [{"prefix", "next_hop", "source", "preference", "metric", "others"}]}: the routes that
+// packets go by, IPv4 first, in the order of their prefixes, `count` of them from number `from` on. "others": how many
+// more a prefix has. `within`: those of this prefix and longer ones within it; `next_hop`: those that lead to it; "":
+// all. Errors: `within` is no prefix.
+Result<nlohmann::ordered_json> list_routes(const SourcedRib& rib, const std::string& within,
+                                           const std::string& next_hop, size_t from, size_t count);
+// What list_routes said, for people.
+std::string route_list_text(const nlohmann::ordered_json& list);
+
 // {"table", "total", "from", "next_hops": [{"next_hop", "origin", and as above "steps", "flags", "neighbours",
 // "resilient"}]}: `count` next hops from number `from` on. "origin" is "static" (the adjacency file), "kernel",
 // "kernel, unresolved", "kernel, by each packet", "made up", "word", "group", "route" or "none"; a neighbour without

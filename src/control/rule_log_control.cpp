@@ -32,9 +32,8 @@ const char* verdict_of(AclVerb verb) {
 }
 
 std::string place_text(const std::string& table, const LoggedRule::Place& place) {
-  std::string text = fmt::format("{} rule {}", table, place.position);
-  if (place.file != nullptr) text += fmt::format(" at {}:{}", *place.file, place.line);
-  return text;
+  return place.file == nullptr ? fmt::format("{} rule {}", table, place.position)
+                               : fmt::format("{} {}:{} (rule {})", table, *place.file, place.line, place.position);
 }
 
 Json event_json(const RuleLog::Event& event, uint64_t number) {
@@ -80,12 +79,12 @@ bool has_logging_rules(const TableSet& tables) {
 
 std::string rule_event_text(const Json& e) {
   const auto word = [](const Json& json) { return json.get<std::string>(); };
-  return fmt::format(
-      "{} {} {}, {} bytes, {} rule {}{}{}", time_text(e.at("timestamp_ns").get<uint64_t>()), word(e.at("verdict")),
-      word(e.at("flow")), e.at("bytes").get<uint64_t>(), word(e.at("table")), e.at("rule").get<uint64_t>(),
-      e.at("file").is_null() ? std::string()
-                             : fmt::format(" at {}:{}", word(e.at("file")), e.at("line").get<uint64_t>()),
-      e.at("input").is_null() ? std::string() : ", from " + word(e.at("input")));
+  return fmt::format("{} {} {}, {} bytes, {} {}{}", time_text(e.at("timestamp_ns").get<uint64_t>()),
+                     word(e.at("verdict")), word(e.at("flow")), e.at("bytes").get<uint64_t>(), word(e.at("table")),
+                     e.at("file").is_null() ? fmt::format("rule {}", e.at("rule").get<uint64_t>())
+                                            : fmt::format("{}:{} (rule {})", word(e.at("file")),
+                                                          e.at("line").get<uint64_t>(), e.at("rule").get<uint64_t>()),
+                     e.at("input").is_null() ? std::string() : ", from " + word(e.at("input")));
 }
 
 RuleLogControl::RuleLogControl(std::shared_ptr<RuleLog> log, std::function<void(const std::string& line)> write)

@@ -104,7 +104,7 @@ TEST_F(RuleLogEvents, SayAllThatIsKnownOfAPacket) {
   control->finish();
   EXPECT_EQ(written.lines, (std::vector<std::string>{
                                "log: 2025-11-25 11:50:12.079362000Z deny udp 192.0.2.17:23646 > 10.116.165.123:53, 60 "
-                               "bytes, edge rule 2 at edge.acl:3, from eth0"}));
+                               "bytes, edge edge.acl:3 (rule 2), from eth0"}));
   const Json said = ask();
   EXPECT_EQ(said["logged"], 1);
   EXPECT_EQ(said["not_logged"], 0);
@@ -144,7 +144,7 @@ TEST_F(RuleLogEvents, SayHowManyWereNotLogged) {
   const Json said = ask();
   EXPECT_EQ(said["logged"], logged);
   EXPECT_EQ(said["not_logged"], 1500 - logged);
-  EXPECT_NE(last.find("more packets not logged, edge rule 2 at edge.acl:3"), std::string::npos) << last;
+  EXPECT_NE(last.find("more packets not logged, edge edge.acl:3 (rule 2)"), std::string::npos) << last;
 }
 
 // What one look ends with the next begins with; of a reader that is slow the rest is said to be missed.

@@ -163,13 +163,14 @@ std::string trace_text(const Json& trace) {
         t += way;
         if (first.contains("rule")) {
           const Json& rule = first["rule"];
-          t += rule.is_null()
-                   ? std::string("  rule      none matched\n")
-                   : fmt::format("  rule      {}{}{}\n", rule.at("rule").get<uint64_t>(),
-                                 rule.contains("file")
-                                     ? fmt::format(" at {}:{}", word(rule["file"]), rule["line"].get<uint64_t>())
-                                     : "",
-                                 rule.contains("text") ? ": " + word(rule["text"]) : "");
+          t +=
+              rule.is_null()
+                  ? std::string("  rule      none matched\n")
+                  : fmt::format("  rule      {}{}(rule {})\n",
+                                rule.contains("file")
+                                    ? fmt::format("{}:{}: ", word(rule["file"]), rule["line"].get<uint64_t>())
+                                    : "",
+                                rule.contains("text") ? word(rule["text"]) + " " : "", rule.at("rule").get<uint64_t>());
         }
         if (first.contains("route")) {
           const Json& route = first["route"];

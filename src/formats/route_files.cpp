@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "formats/file_kind.h"
 #include "tables/image.h"
 
 namespace sluice {
@@ -167,7 +168,10 @@ Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, 
       if (sum.warnings.size() < Diagnostics::kLimit) sum.warnings.push_back(std::move(d));
     }
   }
-  if (!all.message.empty()) return all;
+  if (!all.message.empty()) {
+    if (auto other = other_kind(*routes, input->name(), KindWanted::kRoutes)) return std::move(*other);
+    return all;
+  }
   return sum;
 }
 

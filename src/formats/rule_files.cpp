@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formats/classbench.h"
+#include "formats/file_kind.h"
 #include "formats/iptables_rules.h"
 #include "formats/native_rules.h"
 #include "formats/nft_rules.h"
@@ -74,10 +75,10 @@ RuleFormat detect_rule_format(std::string_view text) {
   return RuleFormat::kNative;
 }
 
-Result<RuleSet> parse_rules(std::string_view text, const std::string& file_name, const RuleFormatChoice& choice,
-                            RuleFormat* found) {
-  const RuleFormat format = choice.format == RuleFormat::kAuto ? detect_rule_format(text) : choice.format;
-  if (found != nullptr) *found = format;
+namespace {
+
+Result<RuleSet> parse_as(RuleFormat format, std::string_view text, const std::string& file_name,
+                         const RuleFormatChoice& choice) {
   switch (format) {
     case RuleFormat::kClassBench:
       return parse_classbench(text, file_name);
@@ -90,6 +91,18 @@ Result<RuleSet> parse_rules(std::string_view text, const std::string& file_name,
     default:
       return parse_native_rules(text, file_name, choice.folder, choice.included);
   }
+}
+
+}  // namespace
+
+Result<RuleSet> parse_rules(std::string_view text, const std::string& file_name, const RuleFormatChoice& choice,
+                            RuleFormat* found) {
+  const RuleFormat format = choice.format == RuleFormat::kAuto ? detect_rule_format(text) : choice.format;
+  if (found != nullptr) *found = format;
+  auto rules = parse_as(format, text, file_name, choice);
+  if (rules.ok() || rules.error().system) return rules;
+  if (auto other = other_kind(text, file_name, KindWanted::kRules)) return std::move(*other);
+  return rules;
 }
 
 Result<RuleSet> read_rules_file(InputFile& file, const RuleFormatChoice& choice, RuleFormat* found, std::string* text) {
