@@ -11,10 +11,10 @@
 namespace sluice {
 namespace {
 
-using Frame = std::vector<uint8_t>;
+using BridgeFrame = std::vector<uint8_t>;
 
 // A frame through IPInput, both of whose outputs lead to Bridge.
-testing::Passage bridged(const Frame& frame, const std::string& pass = "") {
+testing::Passage bridged(const BridgeFrame& frame, const std::string& pass = "") {
   const std::string before = fmt::format(
       "input :: IPInput(MARTIANS false, SOURCE_ROUTES true, CHECKSUM false, MULTICAST true, LINK_BROADCAST true, "
       "PADDING true); bridge :: Bridge{}; input[1] -> bridge; bridge[1] -> Discard;",
@@ -22,12 +22,12 @@ testing::Passage bridged(const Frame& frame, const std::string& pass = "") {
   return testing::expect(frame).through("input -> bridge", before);
 }
 
-Frame to(uint64_t mac, uint16_t type, size_t bytes = 60) {
-  Frame frame = PacketBuilder::ether(type).size(bytes).build();
+BridgeFrame to(uint64_t mac, uint16_t type, size_t bytes = 60) {
+  BridgeFrame frame = PacketBuilder::ether(type).size(bytes).build();
   for (size_t i = 0; i < 6; ++i) frame[i] = static_cast<uint8_t>(mac >> (40 - 8 * i));
   return frame;
 }
-Frame tagged(Frame frame, unsigned tags) {
+BridgeFrame tagged(BridgeFrame frame, unsigned tags) {
   for (; tags > 0; --tags) frame.insert(frame.begin() + 12, {0x81, 0, 0, 7});
   return frame;
 }
@@ -39,15 +39,15 @@ TEST(Bridge, IpPacketsAreForTheList) {
   for (const PacketBuilder& packet :
        {udp4("10.0.0.1", "192.0.2.7"), tcp6("2001:db8::1", "2001:db8::2"), udp4("0.0.0.0", "255.255.255.255"),
         ip6("fe80::1", "ff02::16", 58).icmp(143, 0), udp4("127.0.0.1", "224.0.0.251")}) {
-    const Frame frame = packet.build();
+    const BridgeFrame frame = packet.build();
     for (const char* pass : {"", "all", "none"}) bridged(frame, pass).passes().leaves_by(0);
     bridged(tagged(frame, 2)).passes().leaves_by(0);
   }
 }
 
 TEST(Bridge, ArpAndSpanningTreePassUnlessTheyAreNotNamed) {
-  for (const Frame& frame : {to(kBroadcast, 0x0806), tagged(to(kHost, 0x0806), 1), to(kReserved, 38),
-                             to(kReserved + 8, 38), to(kPerVlanTree, 50), tagged(to(kPerVlanTree, 50), 1)}) {
+  for (const BridgeFrame& frame : {to(kBroadcast, 0x0806), tagged(to(kHost, 0x0806), 1), to(kReserved, 38),
+                                   to(kReserved + 8, 38), to(kPerVlanTree, 50), tagged(to(kPerVlanTree, 50), 1)}) {
     const testing::Passage passage = bridged(frame);
     passage.passes().leaves_by(1);
     EXPECT_EQ(passage.packet.reason, DropReason::kNone);
@@ -59,7 +59,7 @@ TEST(Bridge, ArpAndSpanningTreePassUnlessTheyAreNotNamed) {
 
 TEST(Bridge, OtherKindsPassWhereTheyAreNamed) {
   struct Kind {
-    Frame frame;
+    BridgeFrame frame;
     const char* name;
     DropReason reason;
   };
@@ -85,8 +85,8 @@ TEST(Bridge, PauseNeverPasses) {
 
 TEST(Bridge, MalformedPacketsAreDroppedForWhatIsWrongWithThem) {
   for (const char* pass : {"", "all"}) {
-    bridged(Frame(10), pass).drops(DropReason::kTruncatedL2);
-    bridged(Frame(), pass).drops(DropReason::kTruncatedL2);
+    bridged(BridgeFrame(10), pass).drops(DropReason::kTruncatedL2);
+    bridged(BridgeFrame(), pass).drops(DropReason::kTruncatedL2);
     bridged(tagged(to(kBroadcast, 0x0806), 5), pass).drops(DropReason::kTooManyVlans);
     bridged(udp4("10.0.0.1", "192.0.2.7").ihl(4).build(), pass).drops(DropReason::kIpv4BadHeaderLength);
     bridged(udp6("2001:db8::1", "2001:db8::2").truncate(50).build(), pass).drops(DropReason::kIpv6TooShort);
@@ -119,7 +119,7 @@ TEST(Bridge, BurstsAreJudgedAsPacketsAre) {
   burst->clear();
   burst->family = 6;
   std::vector<Packet> packets;
-  std::vector<Frame> frames;
+  std::vector<BridgeFrame> frames;
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
     auto packet =
         i % 5 == 0 ? udp6("2001:db8::1", "2001:db8::2") : discovery(static_cast<uint8_t>(130 + i % 9), i == 7);
