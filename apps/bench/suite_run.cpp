@@ -235,9 +235,10 @@ class SuiteRun {
       if (is_left(m, pass)) needed_s += m.seconds;
     const double left_s = std::max(0.0, o_.limit_s - watch_.seconds());
     if (needed_s <= left_s) return true;
-    fewer_ = fmt::format("fewer passes, {} of {}: another one takes about {:.0f} s on this machine as it is, and "
-                         "{:.0f} s of {:.0f} s are left",
-                         pass - 1, o_.passes, needed_s, left_s, o_.limit_s);
+    fewer_ = fmt::format(
+        "fewer passes, {} of {}: another one takes about {:.0f} s on this machine as it is, and "
+        "{:.0f} s of {:.0f} s are left",
+        pass - 1, o_.passes, needed_s, left_s, o_.limit_s);
     o_.passes = pass - 1;
     return false;
   }
