@@ -236,9 +236,9 @@ class SuiteRun {
     const double left_s = std::max(0.0, o_.limit_s - watch_.seconds());
     if (needed_s <= left_s) return true;
     fewer_ = fmt::format(
-        "{} instead of {}: another pass takes about {:.0f} s on this machine as busy as it is, and "
+        "fewer passes, {} of {}: another one takes about {:.0f} s on this machine as it is, and "
         "{:.0f} s of {:.0f} s are left",
-        counted(pass - 1, "pass", "passes"), o_.passes, needed_s, left_s, o_.limit_s);
+        pass - 1, o_.passes, needed_s, left_s, o_.limit_s);
     o_.passes = pass - 1;
     return false;
   }

@@ -91,10 +91,10 @@ def _of_integers(name: str, array: Any) -> Any:
     dtype = np.dtype(np.uint16 if name == "flags" and array.dtype == np.uint16 else _DTYPES[name])
     if array.dtype.kind == "u" and array.dtype.itemsize == dtype.itemsize:
         return array
-    limits = np.iinfo(dtype)
-    if array.size and (array.min() < 0 or array.max() > limits.max):
-        wrong = array[(array < 0) | (array > limits.max)][0]
-        raise ValueError(f"{name} has {wrong}, which is not in 0-{limits.max}")
+    most = (1 << 8 * dtype.itemsize) - 1
+    if array.size and (array.min() < 0 or array.max() > most):
+        wrong = array[(array < 0) | (array > most)][0]
+        raise ValueError(f"{name} has {wrong}, which is not in 0-{most}")
     return array.astype(dtype)
 
 
