@@ -277,7 +277,7 @@ class Page(unittest.TestCase):
 
     def test_red_is_for_losses_alone(self):
         self.router(lossy=True)
-        self.browser.until("document.querySelector('#sums .big.lost')")
+        self.browser.until("document.querySelector('#sums .big.lost')!==null")
         self.browser.shot("drops")
         colour = lambda selector: self.browser.js(f"getComputedStyle(document.querySelector({json.dumps(selector)})).color")
         named = lambda name: self.browser.js(f"(()=>{{const e=el('i');e.style.color='var(--{name})';document.body.append(e);const c=getComputedStyle(e).color;e.remove();return c}})()")
