@@ -25,7 +25,6 @@ void add_run(Command root) {
       "sluice run --acl edge.acl --in a.pcap --out b.pcap --verdicts v.txt --dropped d.pcapng\n"
       "sluice run --acl edge.acl --routes rib.txt --in eth0 --in eth1 --out 0=eth0 --out 1=eth1\n"
       "sluice run --bridge eth0,eth1 --acl fw.json\n"
-      "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
       "sluice run edge.click IN=b.pcap --workers 2 -o json",
       [o, config, made] {
         if (!config->empty()) o->configured = apply_config(*config, *made, o->words);

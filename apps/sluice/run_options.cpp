@@ -46,8 +46,8 @@ void add_run_options(Command sub, RunFlags& o) {
       ->type_name("[PORT=]PCAP|IF")
       ->take_all();
   sub.add_option("--bridge", o.bridge,
-                 "In-line firewall: what comes by one of two ports leaves by the other if --acl permits it, both ways; "
-                 "interfaces, names of --port, METHOD:DEVICE, or ports of --map")
+                 "In-line firewall: forward between two ports what --acl permits, both ways; ports as for --in, or "
+                 "those of --map")
       ->type_name("IF,IF");
   sub.add_option("--bridge-pass", o.bridge_pass,
                  "Frames that pass a bridge without the access list: arp, nd, stp, lldp, lacp, eapol, llc, EtherTypes "
