@@ -86,8 +86,8 @@ std::string difference_text(const Json& rules) {
 
 void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option("--control", flags.control,
-                 "Serve 'sluice show', 'sluice acl', 'sluice routes' and the like at this Unix socket during the run; "
-                 "auto (the default with live ports): where they look, in $XDG_RUNTIME_DIR/sluice or /run/sluice; none")
+                 "Serve 'sluice show', 'sluice acl' and the like at this Unix socket during the run; auto (the default "
+                 "with live ports): in $XDG_RUNTIME_DIR/sluice or /run/sluice; none")
       ->type_name("PATH|auto|none");
   sub.add_option(
          "--http", flags.http,
