@@ -85,9 +85,10 @@ std::string difference_text(const Json& rules) {
 }
 
 void add_live_options(Command sub, LiveFlags& flags) {
-  sub.add_option("--control", flags.control,
-                 "Serve 'sluice show', 'sluice acl' and the like at this Unix socket during the run; auto (the default "
-                 "with live ports): in $XDG_RUNTIME_DIR/sluice or /run/sluice; none")
+  sub.add_option(
+         "--control", flags.control,
+         "Serve 'sluice show', 'sluice acl' and the like at this Unix socket; auto (default with live ports): in "
+         "$XDG_RUNTIME_DIR/sluice or /run/sluice; none")
       ->type_name("PATH|auto|none");
   sub.add_option(
          "--http", flags.http,
