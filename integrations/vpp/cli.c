@@ -242,10 +242,56 @@ static void gc_show_latency(vlib_main_t* vm) {
   }
 }
 
+static void gc_show_rule(void* context, u32 position, const sluice_rule* rule, const sluice_counter* counter) {
+  vlib_cli_output(context, "%8u %14llu %16llu  %s  (%s:%u)", position, counter->packets, counter->bytes, rule->text,
+                  rule->file, rule->line);
+}
+
+static void gc_show_rules(vlib_main_t* vm, gc_words_t* w) {
+  gc_filter_t filter = {.from = 0, .count = ~0};
+  int count = 0;
+  for (int more = 1; more != 0 && w->error == NULL;) {
+    const char* word = w->at < vec_len(w->word) ? w->word[w->at] : "";
+    if (gc_is(w, "from")) {
+      if (filter.from != 0) gc_wrong(w, "stands twice:", word);
+      filter.from = gc_number(w, word);
+      if (filter.from == 0) gc_wrong(w, "no rule, which are numbered from 1:", "0");
+    } else if (gc_is(w, "count")) {
+      if (count++ != 0) gc_wrong(w, "stands twice:", word);
+      filter.count = gc_number(w, word);
+    } else if (gc_is(w, "hits")) {
+      if (filter.hits++ != 0) gc_wrong(w, "stands twice:", word);
+    } else if (gc_is(w, "match")) {
+      if (filter.match != NULL) gc_wrong(w, "stands twice:", word);
+      filter.match = gc_word(w);
+      if (filter.match == NULL) gc_wrong(w, "nothing to look for behind", word);
+    } else {
+      more = 0;
+    }
+  }
+  if (!gc_done(w, 1)) return;
+  sluice_counter none, removed;
+  vlib_cli_output(vm, "%8s %14s %16s  %s", "rule", "packets", "bytes", "text");
+  w->error = gc_report(gc_each_rule(&filter, gc_show_rule, vm, &none, &removed));
+  if (w->error == NULL) {
+    vlib_cli_output(vm, "%8s %14llu %16llu", "none", none.packets, none.bytes);
+    if (removed.packets != 0) vlib_cli_output(vm, "%8s %14llu %16llu", "removed", removed.packets, removed.bytes);
+  }
+}
+
+// One command, not one for each first word: where a command below another fails, VPP runs the one above it, too.
 static clib_error_t* gc_show_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
   gc_main_t* gm = &gc_main;
   gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
+  if (gc_is(&w, "rules")) {
+    gc_show_rules(vm, &w);
+    return gc_end(&w);
+  }
+  const int latency = gc_is(&w, "latency"), device = !latency && gc_is(&w, "device");
   if (!gc_done(&w, 1)) return gc_end(&w);
+  if (latency) gc_show_latency(vm);
+  if (device) gc_show_device(vm);
+  if (latency || device) return gc_end(&w);
   sluice_acl_shape shape = {.size = sizeof shape};
   sluice_acl_measure(gm->acl, &shape);
   vlib_cli_output(vm, "libsluice %s (%s)", sluice_version(), sluice_build_revision());
@@ -258,57 +304,6 @@ static clib_error_t* gc_show_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli
   gc_show_interfaces(vm, 1);
   gc_show_device(vm);
   gc_show_latency(vm);
-  return gc_end(&w);
-}
-
-static void gc_show_rule(void* context, u32 position, const sluice_rule* rule, const sluice_counter* counter) {
-  vlib_cli_output(context, "%8u %14llu %16llu  %s  (%s:%u)", position, counter->packets, counter->bytes, rule->text,
-                  rule->file, rule->line);
-}
-
-static clib_error_t* gc_show_rules_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
-  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
-  gc_filter_t filter = {.from = 0, .count = ~0};
-  int count = 0;
-  for (int more = 1; more != 0 && w.error == NULL;) {
-    const char* word = w.at < vec_len(w.word) ? w.word[w.at] : "";
-    if (gc_is(&w, "from")) {
-      if (filter.from != 0) gc_wrong(&w, "stands twice:", word);
-      filter.from = gc_number(&w, word);
-      if (filter.from == 0) gc_wrong(&w, "no rule, which are numbered from 1:", "0");
-    } else if (gc_is(&w, "count")) {
-      if (count++ != 0) gc_wrong(&w, "stands twice:", word);
-      filter.count = gc_number(&w, word);
-    } else if (gc_is(&w, "hits")) {
-      if (filter.hits++ != 0) gc_wrong(&w, "stands twice:", word);
-    } else if (gc_is(&w, "match")) {
-      if (filter.match != NULL) gc_wrong(&w, "stands twice:", word);
-      filter.match = gc_word(&w);
-      if (filter.match == NULL) gc_wrong(&w, "nothing to look for behind", word);
-    } else {
-      more = 0;
-    }
-  }
-  if (!gc_done(&w, 1)) return gc_end(&w);
-  sluice_counter none, removed;
-  vlib_cli_output(vm, "%8s %14s %16s  %s", "rule", "packets", "bytes", "text");
-  w.error = gc_report(gc_each_rule(&filter, gc_show_rule, vm, &none, &removed));
-  if (w.error == NULL) {
-    vlib_cli_output(vm, "%8s %14llu %16llu", "none", none.packets, none.bytes);
-    if (removed.packets != 0) vlib_cli_output(vm, "%8s %14llu %16llu", "removed", removed.packets, removed.bytes);
-  }
-  return gc_end(&w);
-}
-
-static clib_error_t* gc_show_latency_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
-  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
-  if (gc_done(&w, 1)) gc_show_latency(vm);
-  return gc_end(&w);
-}
-
-static clib_error_t* gc_show_device_fn(vlib_main_t* vm, unformat_input_t* all, vlib_cli_command_t* cmd) {
-  gc_words_t w = gc_words(all, cmd, GC_ALL_WORDS);
-  if (gc_done(&w, 1)) gc_show_device(vm);
   return gc_end(&w);
 }
 
@@ -368,23 +363,5 @@ VLIB_CLI_COMMAND(gc_show_command, static) = {
     .path = "show gpu-classify",
     .short_help = "show gpu-classify [rules [from <n>] [count <n>] [hits] [match <text>]|latency|device]",
     .function = gc_show_fn,
-    .is_mp_safe = 1,
-};
-VLIB_CLI_COMMAND(gc_show_rules_command, static) = {
-    .path = "show gpu-classify rules",
-    .short_help = "show gpu-classify rules [from <n>] [count <n>] [hits] [match <text>]",
-    .function = gc_show_rules_fn,
-    .is_mp_safe = 1,
-};
-VLIB_CLI_COMMAND(gc_show_latency_command, static) = {
-    .path = "show gpu-classify latency",
-    .short_help = "show gpu-classify latency",
-    .function = gc_show_latency_fn,
-    .is_mp_safe = 1,
-};
-VLIB_CLI_COMMAND(gc_show_device_command, static) = {
-    .path = "show gpu-classify device",
-    .short_help = "show gpu-classify device",
-    .function = gc_show_device_fn,
     .is_mp_safe = 1,
 };

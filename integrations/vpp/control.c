@@ -468,10 +468,10 @@ static clib_error_t* gc_config(vlib_main_t* vm, unformat_input_t* input) {
       error = clib_error_return(0, "sluice-classify: unknown word '%s': expected algorithm NAME", word);
     else if (algorithm != NULL)
       error = clib_error_return(0, "sluice-classify: 'algorithm' stands twice");
-    else if (!unformat(input, "%s", &algorithm))
-      error = clib_error_return(0, "sluice-classify: 'algorithm' has no name behind it");
-    else
+    else if (unformat(input, "%s", &algorithm))
       vec_terminate_c_string(algorithm);
+    if (error == NULL && (algorithm == NULL || algorithm[0] == 0))
+      error = clib_error_return(0, "sluice-classify: 'algorithm' has no name behind it");
     vec_free(word);
   }
   if (error == NULL) {

@@ -317,7 +317,8 @@ class Rules(unittest.TestCase):
         for known in ("ip4-input", "interface-output", "ethernet-input", "ip4-rewrite", "sluice-classify-ip4"):
             self.assertIn(known, nodes)
         allowed = {"error-drop", "ip4-drop", "ip6-drop", "ip4-punt", "ip6-punt", "ip4-lookup", "ip6-lookup", "sluice-probe-target"}
-        for node in set(nodes) - allowed:
+        # Longer names are cut there.
+        for node in {name for name in nodes if len(name) < 26} - allowed:
             self.assertIn("is not registered as a node of marks", self.vpp.cli(f"gpu-classify mark 7 next {node}"), node)
         self.assertEqual(self.vpp.cli("show gpu-classify"), before)
         self.passes({"udp": ip4(UDP()), "tcp": ip4(TCP())}, ["udp", "tcp"])
@@ -479,7 +480,7 @@ class Rules(unittest.TestCase):
             lines = self.vpp.cli(f"show gpu-classify rules {words}").splitlines()
             return [int(line.split()[0]) for line in lines[1:] if line.split()[0].isdigit()]
         for words, want in (("", list(range(1, 302))), ("from 299", [299, 300, 301]), ("from 5 count 2", [5, 6]), ("count 0", []), ("from 302", []),
-                            ("hits", [8, 300, 301]), ("hits from 9 count 1", [300]), ("match udp", [301]), ("match 100", list(range(1, 11))),
+                            ("hits", [8, 300, 301]), ("hits from 9 count 1", [300]), ("match udp", [301]), ("match 100", [*range(1, 11), 101]),
                             ("match rules.acl count 2", [1, 2]), ("hits match tcp from 2", [8, 300]), ("match nothing", [])):
             self.assertEqual(shown(words), want, words)
 
