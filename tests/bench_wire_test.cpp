@@ -219,8 +219,9 @@ TEST_F(BenchWireTest, MeasuresARouter) {
     report = testing::parse_json(read("report"));
     sent = lost = 0;
     for (const Said* said : {&passed, &half, &denied, &lossy, &lossless}) {
-      ASSERT_TRUE(said->json().is_object()) << said->err << read("log");
-      for (const auto& trial : said->json()["results"][0]["trials"]) {
+      const auto one = said->json();
+      ASSERT_TRUE(one.is_object()) << said->err << read("log");
+      for (const auto& trial : one["results"][0]["trials"]) {
         sent += trial["sent"].get<uint64_t>();
         lost += trial["lost"].get<uint64_t>();
       }

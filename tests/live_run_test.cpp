@@ -237,7 +237,8 @@ TEST_F(LiveRunTest, TheLoopbackInterfaceSaysWhyItIsNoPort) {
   for (const char* method : {"", " --method af_packet", " --method af_xdp"}) {
     const Said said = sluice("run --acl edge.acl --in lo --out d1" + std::string(method));
     EXPECT_EQ(said.code, 3);
-    EXPECT_NE(said.err.find("lo: its MTU is 65536, and a port takes 9728 at most"), std::string::npos) << said.err;
+    EXPECT_NE(said.err.find("--in lo: error: its MTU is 65536, and a port takes 9728 at most"), std::string::npos)
+        << said.err;
     EXPECT_NE(said.err.find("use a veth pair"), std::string::npos) << said.err;
     EXPECT_EQ(said.err.find("chunks"), std::string::npos) << said.err;
   }

@@ -1032,7 +1032,6 @@ TEST_F(LiveTablesTest, RequestsThatMakeNoSense) {
                            R"({"v":1,"command":"show rules","hits":1})",
                            R"({"v":1,"command":"show rules","order":"x"})",
                            R"({"v":1,"command":"show rules","table":"no"})",
-                           R"({"v":1,"command":"show routes"})",
                            R"({"v":1,"command":"show routes","for":"nowhere"})",
                            R"({"v":1,"command":"acl change","table":"edge"})",
                            R"({"v":1,"command":"routes replace","table":"fib","files":[]})",

@@ -309,7 +309,7 @@ void add_explain(Command root) {
                   "PROTOCOL SRC[:PORT] > DST[:PORT], with tcp, udp, sctp, icmp or ip as the protocol, then [flags SYN] "
                   "[ttl N] [dscp N] [len N] [df] [frag N] [vlan N]")
       ->type_name("TEXT");
-  sub->add_option("--hex", o->hex, "The frame from its Ethernet header on")->type_name("BYTES");
+  sub->add_option("--hex", o->hex, "The frame from its Ethernet header on, in hexadecimal")->type_name("HEX");
   sub->add_option("--in", o->capture, "Take the packet from this capture")->type_name("PCAP");
   sub->add_option("--number", o->number, "Which packet of --in, from 1")
       ->check(Range(uint64_t{1}, ~uint64_t{0}))

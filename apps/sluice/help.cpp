@@ -130,10 +130,10 @@ std::shared_ptr<CLI::FormatterBase> help_formatter(Sections first, const std::st
 std::string value_text(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   // Behind the colon stands how the library checks it; METHOD:DEVICE has one of its own.
-  for (const char* check : {":INT in [", ":UINT in [", ":FLOAT in [", ":{", ":SIZE ["}) {
-    if (const size_t at = type.find(check); at != std::string::npos) return type.substr(0, at);
-  }
-  return type;
+  size_t end = type.size();
+  for (const char* check : {":INT in [", ":UINT in [", ":FLOAT in [", ":{", ":SIZE ["})
+    end = std::min(end, type.find(check));
+  return type.substr(0, end);
 }
 
 std::string description_text(const CLI::Option& option) {

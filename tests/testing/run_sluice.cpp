@@ -3,6 +3,7 @@
 
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,10 +18,17 @@ void CliTest::SetUp() {
   std::string pattern = (fs::temp_directory_path() / "sluice-cli-XXXXXX").string();
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   folder_ = pattern;
+  // Sockets that nobody named are this test's own: others run beside it.
+  const std::string own = pattern + ".run";
+  ASSERT_TRUE(fs::create_directory(own));
+  ASSERT_EQ(::chmod(own.c_str(), 0700), 0);
+  ASSERT_EQ(::setenv("XDG_RUNTIME_DIR", own.c_str(), 1), 0);
 }
 void CliTest::TearDown() {
   std::error_code ignored;
-  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+  if (folder_.empty()) return;
+  fs::remove_all(folder_, ignored);
+  fs::remove_all(folder_.string() + ".run", ignored);
 }
 
 Said CliTest::shell(const std::string& command) const {
