@@ -116,7 +116,9 @@ def look_at_service(root, folder):
         sys.exit(f"the unit is enabled by the installation: {wants}")
     # Its names begin at the root in which it is installed.
     moved = folder / "sluice.toml"
-    moved.write_text((root / "etc/sluice/sluice.toml").read_text().replace("/etc/sluice", str(root / "etc/sluice")))
+    text = (root / "etc/sluice/sluice.toml").read_text().replace("/etc/sluice", str(root / "etc/sluice"))
+    # The example's interfaces are another machine's.
+    moved.write_text(re.sub(r"\b(eth\d)", r"af_packet:\1", text))
     checked = run(root / "usr/bin/sluice", "check", moved)
     if "edge.acl" not in checked or "routes.txt" not in checked:
         sys.exit(f"the example configuration names neither rules nor routes: {checked}")
