@@ -305,7 +305,7 @@ TEST_F(CliVerdictsTest, ExplainFollowsAPacketThroughAnyGraph) {
   }
   const Said said = sluice("explain g.click --in in.pcap");
   EXPECT_NE(said.out.find("acl_check :: ACL"), std::string::npos);
-  EXPECT_NE(said.out.find("edge.acl:3: "), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("edge.acl:3 '"), std::string::npos) << said.out;
   EXPECT_NE(said.out.find("(rule 2)"), std::string::npos) << said.out;
   EXPECT_NE(said.out.find("next hop a"), std::string::npos);
   EXPECT_NE(said.out.find("TTL 64 -> 63"), std::string::npos);
