@@ -244,7 +244,7 @@ def library(debs, dpkg, root):
 def is_built(build):
     """The target `installed`, which `./dev demo` builds, makes every program and module that an installation takes."""
     taken = re.findall(r'TYPE (?:EXECUTABLE|MODULE) FILES "([^"]+)"', (build / "cmake_install.cmake").read_text())
-    made = {str(build / name) for name in run("ninja", "-C", build, "-t", "inputs", "installed").split("\n")}
+    made = {str(build / name.strip()) for name in run("ninja", "-C", build, "-t", "query", "installed").split("\n")}
     if not taken or set(taken) - made:
         sys.exit(f"the target installed does not build {sorted(set(taken) - made) or 'anything'}")
 
