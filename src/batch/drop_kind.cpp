@@ -43,6 +43,7 @@ DropKind kind_of(DropReason reason) {
     case DropReason::kNone:
     case DropReason::kDiscard:
     case DropReason::kNotIp:
+    case DropReason::kLinkControl:
     case DropReason::kIpv6RoutingType0:
     case DropReason::kLinkBroadcast:
     case DropReason::kSourceRoute:

@@ -318,7 +318,9 @@ TYPED_TEST(PortSink, ASinkTakesEveryRecordAndCountsIt) {
     EXPECT_EQ(written, some.size());
   }
   ASSERT_TRUE((*sink)->settle().ok());
-  if (AtomicFile* const file = (*sink)->file()) ASSERT_TRUE(file->commit().ok());
+  if (AtomicFile* const file = (*sink)->file()) {
+    ASSERT_TRUE(file->commit().ok());
+  }
   if constexpr (requires { TypeParam::sent(path); }) {
     EXPECT_TRUE((*sink)->reads_frames());
     EXPECT_TRUE(TypeParam::sent(path) == frames);

@@ -35,11 +35,11 @@ class Bridge final : public StageElement<BridgeStage> {
  private:
   std::string add(std::string_view word) {
     if (word == "none") return {};
-    for (const auto& [name, member] : {std::pair{"nd", &BridgeStage::nd},
+    for (const auto& [kind, member] : {std::pair{"nd", &BridgeStage::nd},
                                        {"stp", &BridgeStage::stp},
                                        {"llc", &BridgeStage::llc},
                                        {"all", &BridgeStage::all}}) {
-      if (word != name) continue;
+      if (word != kind) continue;
       stage_.*member = 1;
       return {};
     }
