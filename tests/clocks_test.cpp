@@ -28,18 +28,18 @@ using testing::TempDir;
 constexpr uint64_t kNow = 1'700'000'000'000'000'000;
 constexpr uint64_t kMs = 1'000'000;
 
-struct Arrival {
+struct ClockArrival {
   uint64_t at_ns;
   uint8_t dscp;
   uint16_t payload;
 };
 
-std::vector<uint8_t> frame_of(const Arrival& a, uint32_t i) {
+std::vector<uint8_t> frame_of(const ClockArrival& a, uint32_t i) {
   const bool expires = i % 17 == 3;
   PacketBuilder b = i % 5 == 4 ? udp6("2001:db8::1", "2001:db8::2") : udp4("10.0.0.1", "192.0.2.7");
   return b.ports(static_cast<uint16_t>(i), 9).dscp(a.dscp).payload(a.payload).ttl(expires ? 1 : 64).build();
 }
-void write_arrivals(const std::string& path, const std::vector<Arrival>& all) {
+void write_clock_arrivals(const std::string& path, const std::vector<ClockArrival>& all) {
   auto writer = CaptureWriter::create(path);
   ASSERT_TRUE(writer.ok());
   for (uint32_t i = 0; i < all.size(); ++i) {
@@ -54,9 +54,9 @@ void write_arrivals(const std::string& path, const std::vector<Arrival>& all) {
 enum class Stamps { kEven, kBursts, kEqual, kBack, kZeroFirst, kAllZero, kFarApart, kTwoInputs };
 constexpr std::array kStamps{Stamps::kEven,      Stamps::kBursts,  Stamps::kEqual,    Stamps::kBack,
                              Stamps::kZeroFirst, Stamps::kAllZero, Stamps::kFarApart, Stamps::kTwoInputs};
-std::vector<Arrival> arrivals(Stamps kind, uint32_t n, uint64_t mean_ns, std::mt19937_64& random) {
+std::vector<ClockArrival> clock_arrivals(Stamps kind, uint32_t n, uint64_t mean_ns, std::mt19937_64& random) {
   constexpr std::array<uint8_t, 5> kCodepoints{46, 34, 18, 0, 8};
-  std::vector<Arrival> all;
+  std::vector<ClockArrival> all;
   uint64_t now = kNow;
   for (uint32_t i = 0; i < n; ++i) {
     uint64_t at = now;
@@ -91,22 +91,22 @@ std::vector<Arrival> arrivals(Stamps kind, uint32_t n, uint64_t mean_ns, std::mt
   return all;
 }
 
-struct Seen {
+struct ClockSeen {
   std::string out, out2, counters, qos, printed, error;
   uint64_t in = 0, left = 0, dropped = 0;
   bool conserved = false;
-  bool operator==(const Seen&) const = default;
+  bool operator==(const ClockSeen&) const = default;
 };
-std::ostream& operator<<(std::ostream& to, const Seen& s) {
+std::ostream& operator<<(std::ostream& to, const ClockSeen& s) {
   return to << s.error << "in " << s.in << ", out " << s.left << ", dropped " << s.dropped << ", OUT " << s.out.size()
             << " bytes, hash " << std::hash<std::string>()(s.out) << "\n"
             << s.counters << s.qos;
 }
-Seen see(const TempDir& dir, const std::string& text, GraphRun run = {}) {
+ClockSeen see(const TempDir& dir, const std::string& text, GraphRun run = {}) {
   for (const char* name : {"OUT", "OUT2"}) std::remove((dir / name).c_str());
   run.text = testing::with_outputs(dir, text);
   const GraphOutcome outcome = testing::run_graph(run);
-  Seen seen;
+  ClockSeen seen;
   if (!outcome.ok) seen.error = outcome.error;
   seen.out = testing::read_file(dir / "OUT");
   seen.out2 = testing::read_file(dir / "OUT2");
@@ -141,8 +141,8 @@ uint32_t packets_of(const std::string& path) {
 }
 
 // The capture by a pipe, in pieces with pauses between them.
-Seen see_paced(const TempDir& dir, const std::string& text, const std::string& capture, uint64_t seed,
-               GraphRun run = {}) {
+ClockSeen see_paced(const TempDir& dir, const std::string& text, const std::string& capture, uint64_t seed,
+                    GraphRun run = {}) {
   const std::string pipe = dir / "pipe";
   EXPECT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   std::thread writer([&] {
@@ -160,7 +160,7 @@ Seen see_paced(const TempDir& dir, const std::string& text, const std::string& c
   });
   std::string piped = text;
   for (size_t at; (at = piped.find(capture)) != std::string::npos;) piped.replace(at, capture.size(), pipe);
-  Seen seen = see(dir, piped, run);
+  ClockSeen seen = see(dir, piped, run);
   writer.join();
   std::remove(pipe.c_str());
   return seen;
@@ -216,13 +216,13 @@ TEST(Clocks, PacketsMoveThemInEveryGraphAtAnyPace) {
   const TempDir dir;
   std::mt19937_64 random(1);
   const std::string capture = dir / "in.pcap";
-  write_arrivals(capture, arrivals(Stamps::kBursts, testing::kWatched ? 150 : 400, kMs, random));
+  write_clock_arrivals(capture, clock_arrivals(Stamps::kBursts, testing::kWatched ? 150 : 400, kMs, random));
   unsigned lost = 0;
   for (const std::string& text : clocked_graphs(dir)) {
     SCOPED_TRACE(text);
     GraphRun run;
     run.by_packets = true;
-    const Seen want = see(dir, text, run);
+    const ClockSeen want = see(dir, text, run);
     ASSERT_EQ(want.error, "");
     EXPECT_TRUE(want.conserved);
     EXPECT_GT(want.out.size() + want.out2.size(), 1000u);
@@ -238,7 +238,7 @@ TEST(Clocks, PacketsMoveThemInEveryGraphAtAnyPace) {
 // ------------------------------------------------------------------------------------------------------
 
 // RFC 2697 without an excess burst, in whole units: which packets are green.
-std::vector<bool> police_model(const std::vector<Arrival>& in, uint64_t bps, uint64_t burst) {
+std::vector<bool> police_model(const std::vector<ClockArrival>& in, uint64_t bps, uint64_t burst) {
   constexpr __int128 kUnits = 8'000'000'000;  // a byte
   __int128 level = static_cast<__int128>(burst) * kUnits;
   uint64_t last = 0;
@@ -261,8 +261,8 @@ TEST(Clocks, APolicerIsItsModelWhereverItStands) {
   const std::string police = "Police(2Mbps, BURST 3000)";
   for (const Stamps kind : kStamps) {
     SCOPED_TRACE(static_cast<int>(kind));
-    const auto all = arrivals(kind, 300, kMs, random);
-    write_arrivals(dir / "in.pcap", all);
+    const auto all = clock_arrivals(kind, 300, kMs, random);
+    write_clock_arrivals(dir / "in.pcap", all);
     std::vector<bool> green = police_model(all, 2'000'000, 3000);
     auto writer = CaptureWriter::create(dir / "want.pcap");
     ASSERT_TRUE(writer.ok());
@@ -288,7 +288,7 @@ TEST(Clocks, APolicerIsItsModelWhereverItStands) {
          {police, "s :: Switch(0) -> " + police, police + " -> s :: Switch(0)", "Queue(9) -> Unqueue -> " + police,
           police + " -> Queue(9) -> Unqueue", police + " -> Queue(9) -> RatedUnqueue(1000000)"}) {
       SCOPED_TRACE(text);
-      const Seen seen = see(dir, in + text + " -> ToDump($OUT);", run);
+      const ClockSeen seen = see(dir, in + text + " -> ToDump($OUT);", run);
       EXPECT_EQ(seen.error, "");
       EXPECT_TRUE(seen.out == want) << seen;
     }
@@ -313,7 +313,7 @@ TEST(Clocks, FarBelowEveryRateNothingIsLost) {
     if (kind == Stamps::kAllZero) continue;  // everything at once
     SCOPED_TRACE(static_cast<int>(kind));
     const uint32_t n = 400;
-    write_arrivals(dir / "in.pcap", arrivals(kind, n, 10 * kMs, random));
+    write_clock_arrivals(dir / "in.pcap", clock_arrivals(kind, n, 10 * kMs, random));
     for (const bool priorities : {false, true}) {
       for (const unsigned workers : {1u, 3u}) {
         GraphRun run;
@@ -321,7 +321,7 @@ TEST(Clocks, FarBelowEveryRateNothingIsLost) {
         run.batch = 64;
         run.qos = std::make_shared<QosModel>(*model);
         if (priorities) run.priorities.emplace().chunk = 16;
-        const Seen seen = see(dir, in + "out :: ToDump($OUT);", run);
+        const ClockSeen seen = see(dir, in + "out :: ToDump($OUT);", run);
         EXPECT_EQ(seen.left, n) << priorities << workers << seen;
       }
     }
@@ -334,7 +334,7 @@ TEST(Clocks, FarBelowEveryRateNothingIsLost) {
         if (!by_packets && !text.starts_with("Shape")) continue;  // the others have queues and switches
         GraphRun run;
         run.by_packets = by_packets;
-        const Seen seen = see(dir, in + text + " -> ToDump($OUT);", run);
+        const ClockSeen seen = see(dir, in + text + " -> ToDump($OUT);", run);
         EXPECT_EQ(seen.left, n) << text << "\n" << seen;
       }
     }
@@ -376,7 +376,7 @@ TEST(Clocks, WithPrioritiesRatesSeeTheOrderOfTheInput) {
   for (unsigned round = 0; round < (testing::kWatched ? 12 : 60); ++round) {
     const Stamps kind = kStamps[round % kStamps.size()];
     const uint64_t mean_ns = kMs / (1 + random() % 20);
-    write_arrivals(dir / "in.pcap", arrivals(kind, 500 + random() % 500, mean_ns, random));
+    write_clock_arrivals(dir / "in.pcap", clock_arrivals(kind, 500 + random() % 500, mean_ns, random));
     const std::string classes = random_classes(random, 500 * 8 * 1'000'000'000ull / mean_ns);
     const auto model = parse_qos(classes, "classes");
     ASSERT_TRUE(model.ok()) << classes << to_string(model.error());
@@ -388,7 +388,7 @@ TEST(Clocks, WithPrioritiesRatesSeeTheOrderOfTheInput) {
     SCOPED_TRACE(fmt::format("round {}\n{}{}", round, classes, text));
     GraphRun plain;
     if (round % 5 != 4) plain.qos = std::make_shared<QosModel>(*model);
-    const Seen want = see(dir, text, plain);
+    const ClockSeen want = see(dir, text, plain);
     ASSERT_EQ(want.error, "");
     EXPECT_TRUE(want.conserved);
     lost += want.dropped > 20 ? 1 : 0;
@@ -399,7 +399,7 @@ TEST(Clocks, WithPrioritiesRatesSeeTheOrderOfTheInput) {
       run.priorities.emplace().chunk = std::array{1u, 5u, 32u, 256u, 4096u}[random() % 5];
       run.priorities->timeout_ns = random() % 2 == 0 ? 0 : 100'000;
       run.priorities->places = std::array{0u, 1u, 2u}[random() % 3];
-      const Seen got = see(dir, text, run);
+      const ClockSeen got = see(dir, text, run);
       if (round % 5 != 4 || round % 3 != 0) {
         EXPECT_EQ(got, want) << workers << " workers, batches of " << run.batch << ", chunks of "
                              << run.priorities->chunk;
@@ -415,17 +415,17 @@ TEST(Clocks, WithPrioritiesRatesSeeTheOrderOfTheInput) {
 // what waits is bounded.
 TEST(Clocks, AClassThatIsRareHoldsUpNobody) {
   const TempDir dir;
-  std::vector<Arrival> all;
+  std::vector<ClockArrival> all;
   for (uint32_t i = 0; i < 60'000; ++i)
     all.push_back({kNow + i * kMs, static_cast<uint8_t>(i == 31 || i == 59'000 ? 46 : 0), 20});
-  write_arrivals(dir / "in.pcap", all);
+  write_clock_arrivals(dir / "in.pcap", all);
   const auto model =
       parse_qos("class voice dscp ef rate 1Mbps limit 9\nclass rest dscp others rate 1Mbps burst 1500 limit 9\n", "m");
   ASSERT_TRUE(model.ok());
   const std::string text = "FromDump(" + (dir / "in.pcap") + ") -> IPInput -> ToDump($OUT);";
   GraphRun plain;
   plain.qos = std::make_shared<QosModel>(*model);
-  const Seen want = see(dir, text, plain);
+  const ClockSeen want = see(dir, text, plain);
   for (const unsigned workers : {1u, 3u}) {
     GraphRun run = plain;
     run.workers = workers;
@@ -439,7 +439,7 @@ TEST(Clocks, AClassThatIsRareHoldsUpNobody) {
   drops.priorities.emplace().chunk = 2;
   drops.priorities->places = 1;
   drops.priorities->drop_when_full = true;
-  const Seen seen = see(dir, text, drops);
+  const ClockSeen seen = see(dir, text, drops);
   EXPECT_EQ(seen.error, "");
   EXPECT_TRUE(seen.conserved);
   EXPECT_EQ(seen.in, 60'000u);

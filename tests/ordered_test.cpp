@@ -209,7 +209,7 @@ void expect_departures(const std::vector<Left>& want, const std::vector<Left>& g
   }
 }
 
-std::vector<Way> ways() {
+std::vector<Way> ordered_ways() {
   using enum RecordChoice;
   std::vector<Way> all;
   for (const unsigned workers : {1u, 2u, 3u, 5u}) {
@@ -231,7 +231,7 @@ std::vector<Way> ways() {
 // Every way on the CPU, and every way on every kind of device, has the outcome `want`.
 void expect_equal_every_way(const TempDir& dir, const std::string& text, const testing::DeviceOutcome& want) {
   for (const std::string& kind : testing::device_kinds()) {
-    for (const Way& way : ways()) {
+    for (const Way& way : ordered_ways()) {
       if (way.devices == 0 && kind != "emu") continue;
       SCOPED_TRACE(kind + ", " + ::testing::PrintToString(way));
       const auto devices = way.devices == 0 ? testing::Devices() : testing::devices_of(kind, way.devices);

@@ -51,7 +51,7 @@ Bytes network(const Bytes& frame) {
   return Bytes(frame.begin() + 14, frame.end());
 }
 
-struct Outcome {
+struct RfcOutcome {
   std::vector<Bytes> out;
   RunReport report;
   uint64_t dropped(DropReason why) const { return report.drops[static_cast<size_t>(why)]; }
@@ -79,8 +79,8 @@ class RfcTest : public ::testing::Test {
   }
 
   // The frames `gap_ns` apart through the standard graph, every way; `edit` may change its text.
-  Outcome forward(const std::vector<Bytes>& frames, uint64_t gap_ns = 1'000'000'000,
-                  const std::function<void(std::string&)>& edit = {}) {
+  RfcOutcome forward(const std::vector<Bytes>& frames, uint64_t gap_ns = 1'000'000'000,
+                     const std::function<void(std::string&)>& edit = {}) {
     auto writer = CaptureWriter::create(dir_ / "in.pcap");
     uint64_t at = kNoon;
     for (const Bytes& f : frames) {
@@ -115,7 +115,7 @@ class RfcTest : public ::testing::Test {
     for (const Way* way : {&keys, &headers}) {
       testing::expect_equal(plain, testing::run_way(dir_, text, way, testing::devices_of("emu", 1)));
     }
-    Outcome o;
+    RfcOutcome o;
     o.report = plain.outcome.report;
     testing::write_file(dir_ / "plain.pcap", plain.bytes);
     auto reader = CaptureReader::open(dir_ / "plain.pcap");
@@ -127,11 +127,11 @@ class RfcTest : public ::testing::Test {
     }
     return o;
   }
-  Outcome forward(const PacketBuilder& packet) { return forward({packet.build()}); }
+  RfcOutcome forward(const PacketBuilder& packet) { return forward({packet.build()}); }
 
   // One packet that leaves as `as`.
   void passes(const PacketBuilder& packet, const Bytes& as) {
-    const Outcome o = forward(packet);
+    const RfcOutcome o = forward(packet);
     ASSERT_EQ(o.out.size(), 1u);
     EXPECT_EQ(o.out[0], as);
     EXPECT_EQ(o.report.dropped, 0u);
@@ -140,7 +140,7 @@ class RfcTest : public ::testing::Test {
   void vanishes(const std::vector<PacketBuilder>& packets, DropReason why) {
     std::vector<Bytes> frames;
     for (const PacketBuilder& p : packets) frames.push_back(p.build());
-    const Outcome o = forward(frames);
+    const RfcOutcome o = forward(frames);
     EXPECT_TRUE(o.out.empty());
     EXPECT_EQ(o.dropped(why), frames.size()) << to_string(why);
     EXPECT_EQ(o.report.generated, 0u);
@@ -148,7 +148,7 @@ class RfcTest : public ::testing::Test {
   // One packet that is dropped for the reason; the answer, from the network header on.
   Bytes answer(const PacketBuilder& packet, DropReason why) { return answer(packet.build(), why); }
   Bytes answer(const Bytes& frame, DropReason why) {
-    const Outcome o = forward({frame});
+    const RfcOutcome o = forward({frame});
     EXPECT_EQ(o.dropped(why), 1u) << to_string(why);
     EXPECT_EQ(o.out.size(), 1u);
     if (o.out.size() != 1) return Bytes(200);
@@ -214,7 +214,7 @@ Bytes together(const std::vector<Bytes>& frames) {
 
 TEST_F(Rfc791, S3_2_FragmentsMakeTheDatagramAgain) {
   const Bytes frame = udp4(kHost, kNarrow).id(4711).payload(1472).build();
-  const Outcome o = forward({frame});
+  const RfcOutcome o = forward({frame});
   ASSERT_EQ(o.out.size(), 3u);
   EXPECT_EQ(o.report.generated, 2u);
   EXPECT_EQ(o.report.dropped, 0u);
@@ -223,7 +223,7 @@ TEST_F(Rfc791, S3_2_FragmentsMakeTheDatagramAgain) {
 
 TEST_F(Rfc791, S3_2_AFragmentIsCutAgain) {
   const Bytes frame = udp4(kHost, kNarrow).fragment(1480, true).payload(800).build();
-  const Outcome o = forward({frame});
+  const RfcOutcome o = forward({frame});
   ASSERT_EQ(o.out.size(), 2u);
   EXPECT_EQ(load_be16(&o.out[0][20]), 1480 / 8 | kIpv4MoreFragments);
   EXPECT_EQ(load_be16(&o.out[1][20]), (1480 + 576) / 8 | kIpv4MoreFragments);
@@ -232,7 +232,7 @@ TEST_F(Rfc791, S3_2_AFragmentIsCutAgain) {
 
 TEST_F(Rfc791, S3_1_OptionsAreCopiedWhereTheySaySo) {
   const uint8_t options[] = {148, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0};
-  const Outcome o = forward(udp4(kHost, kNarrow).ipv4_options(options).payload(1000));
+  const RfcOutcome o = forward(udp4(kHost, kNarrow).ipv4_options(options).payload(1000));
   ASSERT_EQ(o.out.size(), 2u);
   // Record route is recorded once, before the packet is cut.
   EXPECT_EQ(Bytes(o.out[0].begin() + 34, o.out[0].begin() + 46), (Bytes{148, 4, 0, 0, 7, 7, 8, 192, 0, 2, 1, 0}));
@@ -277,7 +277,7 @@ TEST_F(Rfc1624, S4_TheVectorAndEveryTtl) {
   for (int ttl = 2; ttl < 256; ++ttl) {
     frames.push_back(to(kWide).ttl(static_cast<uint8_t>(ttl)).id(static_cast<uint16_t>(ttl * 263)).build());
   }
-  const Outcome o = forward(frames);
+  const RfcOutcome o = forward(frames);
   ASSERT_EQ(o.out.size(), frames.size());
   for (size_t i = 0; i < frames.size(); ++i) {
     const auto ttl = static_cast<int>(i) + 2;
@@ -350,7 +350,7 @@ TEST_F(Rfc1812, S4_3_2_8_ErrorsAreHeldToARate) {
       frames.push_back(udp4(fmt::format("10.0.{}.{}", i / 200, i % 200 + 1), kWide).ttl(1).build());
       times.push_back(i * gap_ns);
     }
-    const Outcome o = forward(frames, gap_ns);
+    const RfcOutcome o = forward(frames, gap_ns);
     const uint64_t want = bucket_lets_through(1000, 50, times);
     EXPECT_EQ(o.out.size(), want) << gap_ns;
     EXPECT_EQ(o.dropped(kIcmpRateLimited), 400 - want) << gap_ns;
@@ -378,13 +378,13 @@ TEST_F(Rfc1812, S5_2_2_ValidityIsCheckedInOrder) {
 }
 
 TEST_F(Rfc1812, S5_2_6_FragmentsOnlyWithoutDf) {
-  const Outcome o = forward(udp4(kHost, kNarrow).payload(1000));
+  const RfcOutcome o = forward(udp4(kHost, kNarrow).payload(1000));
   EXPECT_EQ(o.out.size(), 2u);
   expect_icmp_error(udp4(kHost, kNarrow).dont_fragment().payload(1000), kTooBig, 3, 4, 600);
 }
 
 TEST_F(Rfc1812, S5_2_6_AsFewFragmentsAsPossibleInOrder) {
-  const Outcome o = forward(udp4(kHost, kNarrow).payload(576 * 3 - 8));
+  const RfcOutcome o = forward(udp4(kHost, kNarrow).payload(576 * 3 - 8));
   ASSERT_EQ(o.out.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(o.out[i].size(), 14 + 20 + 576u);
@@ -473,7 +473,7 @@ TEST_F(Rfc2474, S3_EveryCodepointPassesUnchanged) {
   for (int i = 0; i < 128; ++i) {
     frames.push_back((i < 64 ? to(kWide) : to6(kWide6)).dscp(static_cast<uint8_t>(i % 64)).build());
   }
-  const Outcome o = forward(frames);
+  const RfcOutcome o = forward(frames);
   ASSERT_EQ(o.out.size(), 128u);
   for (int i = 0; i < 128; ++i) {
     EXPECT_EQ(o.out[static_cast<size_t>(i)],
@@ -484,7 +484,7 @@ TEST_F(Rfc2474, S3_EveryCodepointPassesUnchanged) {
 TEST_F(Rfc3168, S5_TheEcnBitsPassUnchangedAlsoIntoFragments) {
   for (const uint8_t ecn : {0, 1, 2, 3}) {
     passes(to(kWide).ecn(ecn), sent(to(kWide).ecn(ecn).ttl(63)));
-    const Outcome o = forward(udp4(kHost, kNarrow).ecn(ecn).dscp(10).payload(1000));
+    const RfcOutcome o = forward(udp4(kHost, kNarrow).ecn(ecn).dscp(10).payload(1000));
     ASSERT_EQ(o.out.size(), 2u);
     for (const Bytes& f : o.out) EXPECT_EQ(f[15], 10 << 2 | ecn);
   }
@@ -558,7 +558,7 @@ TEST_F(Rfc4443, S2_4_f_ErrorsAreHeldToATokenBucket) {
     frames.push_back(udp6(fmt::format("2001:db8::{:x}", i + 1), kWide6).ttl(1).build());
     times.push_back(i * 333'333);
   }
-  const Outcome o = forward(frames, 333'333);
+  const RfcOutcome o = forward(frames, 333'333);
   const uint64_t want = bucket_lets_through(1000, 50, times);
   EXPECT_EQ(o.out.size(), want);
   EXPECT_GT(want, 140u);  // 50 at once, and 100 ms at one a millisecond
@@ -593,12 +593,12 @@ TEST_F(Rfc5095, S3_Type0RoutingHeadersAreNotProcessed) {
 
 TEST_F(Rfc6864, S4_DfIsNeverClearedAndIdsAreKept) {
   passes(to(kWide).dont_fragment().id(0), sent(to(kWide).dont_fragment().id(0).ttl(63)));
-  const Outcome o = forward(udp4(kHost, kNarrow).id(0xabcd).payload(1000));
+  const RfcOutcome o = forward(udp4(kHost, kNarrow).id(0xabcd).payload(1000));
   for (const Bytes& f : o.out) EXPECT_EQ(load_be16(&f[18]), 0xabcd);
   // Where a graph ignores DF on purpose, fragments still have it.
-  const Outcome cut = forward({udp4(kHost, kNarrow).dont_fragment().payload(1000).build()}, 1, [](std::string& text) {
-    text.replace(text.find("IPFragmenter"), 12, "IPFragmenter(HONOR_DF false)");
-  });
+  const RfcOutcome cut =
+      forward({udp4(kHost, kNarrow).dont_fragment().payload(1000).build()}, 1,
+              [](std::string& text) { text.replace(text.find("IPFragmenter"), 12, "IPFragmenter(HONOR_DF false)"); });
   ASSERT_EQ(cut.out.size(), 2u);
   for (const Bytes& f : cut.out) EXPECT_NE(load_be16(&f[20]) & kIpv4DontFragment, 0);
 }
@@ -641,10 +641,10 @@ TEST_F(Rfc7126, S4_EachKindOfOptionCanBeDroppedOrIgnored) {
         text.insert(text.find(plain) + plain.size(), fmt::format(", {} {}", named, word));
       };
     };
-    const Outcome dropped = forward({to(kWide).ipv4_options(options).build()}, 1, rule("drop"));
+    const RfcOutcome dropped = forward({to(kWide).ipv4_options(options).build()}, 1, rule("drop"));
     EXPECT_TRUE(dropped.out.empty()) << name;
     EXPECT_EQ(dropped.dropped(kOptionRefused), 1u) << name;
-    const Outcome ignored = forward({to(kWide).ipv4_options(options).build()}, 1, rule("ignore"));
+    const RfcOutcome ignored = forward({to(kWide).ipv4_options(options).build()}, 1, rule("ignore"));
     ASSERT_EQ(ignored.out.size(), 1u) << name;
     EXPECT_EQ(ignored.out[0], sent(to(kWide).ipv4_options(options).ttl(63))) << name;
   }
@@ -655,12 +655,12 @@ TEST_F(Rfc7126, S4_3_SourceRoutesAreDroppedUnlessToldOtherwise) {
   const Bytes frame = to(kWide).ipv4_options(loose).build();
   // IPInput lets them pass, IPGWOptions does not; then source route failed is told.
   const auto pass = [](std::string& text) { text.replace(text.find("IPInput"), 7, "IPInput(SOURCE_ROUTES true)"); };
-  const Outcome refused = forward({frame}, 1, pass);
+  const RfcOutcome refused = forward({frame}, 1, pass);
   ASSERT_EQ(refused.out.size(), 1u);
   EXPECT_EQ(refused.dropped(kSourceRoute), 1u);
   is_error(network(refused.out[0]), to(kWide).ipv4_options(loose).ttl(63).build(), 3, 5);
   // Both let them pass: transit, unchanged, since this router is not their destination.
-  const Outcome passed = forward({frame}, 1, [&](std::string& text) {
+  const RfcOutcome passed = forward({frame}, 1, [&](std::string& text) {
     pass(text);
     text.insert(text.find("IPGWOptions(") + 12 + std::string_view(kRouter).size(), ", SOURCE_ROUTE ignore");
   });
@@ -703,7 +703,7 @@ TEST_F(Rfc8200, S4_5_FragmentsAreForwardedAsTheyAre) {
 }
 
 TEST_F(Rfc8200, S5_RoutersNeverFragment) {
-  const Outcome o = forward(udp6(kHost6, kNarrow6).payload(1400));
+  const RfcOutcome o = forward(udp6(kHost6, kNarrow6).payload(1400));
   EXPECT_EQ(o.dropped(kTooBig), 1u);
   EXPECT_EQ(o.report.generated, 1u);  // the error
   passes(udp6(kHost6, kNarrow6).payload(1252), sent(udp6(kHost6, kNarrow6).payload(1252).ttl(63)));
