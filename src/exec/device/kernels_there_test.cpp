@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <thread>
 #include <vector>
 
 #include "elements/stages.h"
@@ -100,6 +101,13 @@ TEST(KernelsThere, AnEmulatedDeviceHasNoOthers) {
           const bool there = check_program(kind, program).ok();
           if (slabs.ok() && mode == DeviceMode::kLaunch) {
             ASSERT_EQ((*slabs)->start(0, 0, program, {}).ok(), there);
+            // The slab is the device's until then.
+            while (there) {
+              const auto done = (*slabs)->done(0);
+              ASSERT_TRUE(done.ok());
+              if (*done) break;
+              std::this_thread::yield();
+            }
           }
           if (ring.ok()) {
             ASSERT_EQ((*ring)->write_program(0, program).ok(), there && memory == TableMemory::kGlobal);
