@@ -413,6 +413,7 @@ if __name__ == "__main__":
     if "--shots" in sys.argv:
         at = sys.argv.index("--shots")
         SHOTS = pathlib.Path(sys.argv[at + 1])
+        SHOTS.mkdir(parents=True, exist_ok=True)
         del sys.argv[at:at + 2]
     if BROWSER is None:
         print("skipped: no Chromium here (apt-get install chromium)")
