@@ -259,6 +259,12 @@ TEST_F(NeighboursRunTest, ATraceSaysWhichNeighbourAPacketOfAConnectedRouteLeftTo
     const std::string macs = leaves ? "02:00:00:00:00:04 <- 02:00:00:00:00:03 port 1" : "link-layer address not known";
     EXPECT_NE(shown.out.find(std::string("  adjacency neighbour ") + to + ": " + macs), std::string::npos) << shown.out;
     EXPECT_NE(shown.out.find(leaves ? "left by" : "dropped: unresolved-neighbour"), std::string::npos) << shown.out;
+    if (leaves) {
+      const Said why = sluice(std::string("why 'udp ") + (to[0] == '1' ? "10.1.0.1" : "2001:db8:1::1") + " > " + to +
+                              "' --socket s.sock");
+      EXPECT_NE(why.out.find(std::string("neighbour  ") + to + ": 02:00:00:00:00:04, from "), std::string::npos)
+          << why.out << why.err;
+    }
     EXPECT_EQ(shown.out.find("not resolved yet"), std::string::npos) << shown.out;
   }
   expect_conserved(stop());

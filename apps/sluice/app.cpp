@@ -256,17 +256,11 @@ std::string human_bytes(double bytes) {
 }
 std::string human_rate(double per_second, std::string_view what) {
   if (what == "packets" || what == "bit") {
-    const bool packets = what == "packets";
-    const char* const scale = per_second >= 1e9 && !packets ? "G"
-                              : per_second >= 1e6           ? "M"
-                              : per_second >= 1e3           ? "k"
-                                                            : "";
-    const double by = *scale == 'G' ? 1e9 : *scale == 'M' ? 1e6 : *scale == 'k' ? 1e3 : 1;
-    return fmt::format("{:.{}f} {}{}", per_second / by,
-                       by == 1     ? 0
-                       : by == 1e3 ? 1
-                                   : 2,
-                       scale, packets ? "pps" : "bit/s");
+    const char* const unit = what == "packets" ? "pps" : "bit/s";
+    if (per_second >= 1e9 && what == "bit") return fmt::format("{:.2f} G{}", per_second / 1e9, unit);
+    if (per_second >= 1e6) return fmt::format("{:.2f} M{}", per_second / 1e6, unit);
+    if (per_second >= 1e3) return fmt::format("{:.1f} k{}", per_second / 1e3, unit);
+    return fmt::format("{:.0f} {}", per_second, unit);
   }
   if (per_second >= 1e6) return fmt::format("{:.2f} M {}/s", per_second / 1e6, what);
   if (per_second >= 1e3) return fmt::format("{:.1f} k {}/s", per_second / 1e3, what);

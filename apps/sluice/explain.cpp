@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
-#include <set>
+#include <utility>
 
 #include "app.h"
 #include "control/command_text.h"
@@ -151,18 +151,18 @@ Exit explain(const ExplainFlags& o) {
       for (const auto& [name, why] : not_built.items())
         said.push_back(fmt::format("{} not built ({})", name, why.get<std::string>()));
       Json near = Json::array();
-      // A line that makes several rules is one near miss.
-      std::set<std::pair<std::string, uint32_t>> lines;
-      if (rule != 0) lines.emplace(acl.source.file(rule), acl.source.line(rule));
-      for (uint32_t r = !ip ? 0 : rule == 0 ? acl.rules.size() : rule - 1; r >= 1 && near.size() < o.near; --r) {
-        const auto no = misfits(acl.rules.rule(r), p.key);
-        if (no.size() != 1) continue;
-        if (const uint32_t line = acl.source.line(r); line != 0 && !lines.emplace(acl.source.file(r), line).second)
-          continue;
-        Json one = rule_json(acl, r);
-        one["fails"] = no[0];
-        near.push_back(one);
-      }
+      each_near_miss(
+          p.key, rule,
+          !ip         ? 0
+          : rule == 0 ? acl.rules.size()
+                      : rule - 1,
+          1, o.near, [&](uint32_t r) { return acl.rules.rule(r); },
+          [&](uint32_t r) { return std::pair<std::string, uint32_t>(acl.source.file(r), acl.source.line(r)); },
+          [&](uint32_t r, const std::string& fails) {
+            Json one = rule_json(acl, r);
+            one["fails"] = fails;
+            near.push_back(std::move(one));
+          });
       json["acl"] = {
           {"match", rule != 0 ? rule_json(acl, rule) : Json(nullptr)}, {"algorithms", asked}, {"near_misses", near}};
       if (!not_built.empty()) json["acl"]["not_built"] = not_built;

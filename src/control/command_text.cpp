@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstring>
 #include <optional>
 
+#include "formats/names.h"
 #include "net/packet_builder.h"
 #include "net/text.h"
 
@@ -113,11 +113,9 @@ class PacketText {
 
   // As tcpdump prints them, letters; or as rules have them, names and what stands behind '/'.
   std::optional<unsigned> tcp_flags() {
-    constexpr std::array<std::string_view, 8> kNames = {"FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"};
-    const auto bit_of = [&](std::string word) -> int {
-      std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::toupper(c); });
-      const auto found = std::find(kNames.begin(), kNames.end(), word);
-      return found == kNames.end() ? -1 : static_cast<int>(found - kNames.begin());
+    // Of a name, or of none.
+    const auto bit_of = [](std::string_view word) {
+      return word == "0" ? std::optional<uint32_t>(0) : names::find_named(names::kFlags, word);
     };
     if (done()) {
       wrong("the TCP flags are missing", kFlagsHelp, false);
@@ -125,8 +123,7 @@ class PacketText {
     }
     unsigned bits = 0;
     bool tested = false;  // from here on: which flags a rule looks at
-    const std::string first = peek().substr(0, peek().find('/'));
-    if (bit_of(first) < 0 && first != "0") {
+    if (!bit_of(peek().substr(0, peek().find('/')))) {
       for (const char c : take()) {
         const size_t bit = std::string_view("FSRP.UEW").find(c == 'A' ? '.' : c);
         if (bit == std::string_view::npos) {
@@ -141,10 +138,10 @@ class PacketText {
     while (!done()) {
       const std::string word = peek();
       const size_t slash = word.find('/');
-      const std::string name = word.substr(0, slash);
-      if (bit_of(name) < 0 && name != "0") return bits;
+      const auto bit = bit_of(word.substr(0, slash));
+      if (!bit) return bits;
       take();
-      if (!tested && name != "0") bits |= 1u << bit_of(name);
+      if (!tested) bits |= *bit;
       tested |= slash != std::string::npos;
     }
     return bits;

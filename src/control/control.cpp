@@ -690,7 +690,7 @@ Result<Json> Control::explain_packet(const std::string& frame, const std::string
   if (!bytes) return std::move(bytes).error();
   if (bytes->empty() || bytes->size() > kMostBytes) return Error(fmt::format("a packet has 1 to {} bytes", kMostBytes));
   Result<Json> said = Error();
-  const auto explain = [&] { said = why(runtime_.router(), *tables_, *bytes, input, near); };
+  const auto explain = [&] { said = why(runtime_.router(), *tables_, runtime_.neighbours(), *bytes, input, near); };
   if (runtime_.by_packets()) {
     // Its elements carry state from packet to packet.
     if (auto asked = runtime_.ask(explain); !asked) return std::move(asked).error();
@@ -701,7 +701,9 @@ Result<Json> Control::explain_packet(const std::string& frame, const std::string
   return said;
 }
 
-Result<Json> Control::list_routes(const RouteChoice& choice, std::string asked, size_t from, size_t count) {
+// What `say` says of the routes of the table that is meant, and its name.
+Result<Json> Control::of_routes(std::string asked,
+                                const std::function<Result<Json>(const SourcedRib&, const std::string& table)>& say) {
   auto table = only(tables_->tables().routes, "route table", std::move(asked));
   if (!table) return std::move(table).error();
   auto rib = tables_->routes(*table);
@@ -710,11 +712,17 @@ Result<Json> Control::list_routes(const RouteChoice& choice, std::string asked, 
     return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", *table),
                  "run with the route files");
   }
-  auto said = sluice::list_routes(**rib, choice.within, choice.next_hop, from, count);
+  auto said = say(**rib, *table);
   if (!said) return said;
   Json json{{"table", *table}};
   json.update(*said);
   return json;
+}
+
+Result<Json> Control::list_routes(const RouteChoice& choice, std::string asked, size_t from, size_t count) {
+  return of_routes(std::move(asked), [&](const SourcedRib& rib, const std::string&) {
+    return sluice::list_routes(rib, choice.within, choice.next_hop, from, count);
+  });
 }
 
 // As the kernel has them at the interfaces of the run's live ports.
@@ -750,19 +758,9 @@ Result<Json> Control::show_neighbours(size_t from, size_t count) {
 }
 
 Result<Json> Control::show_routes(const std::string& text, std::string asked, size_t from, size_t count) {
-  auto table = only(tables_->tables().routes, "route table", std::move(asked));
-  if (!table) return std::move(table).error();
-  auto rib = tables_->routes(*table);
-  if (!rib) return std::move(rib).error();
-  if (*rib == nullptr) {
-    return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", *table),
-                 "run with the route files");
-  }
-  auto said = explain_routes(**rib, tables_->next_hops_of(*table), text, from, count);
-  if (!said) return said;
-  Json json{{"table", *table}};
-  json.update(*said);
-  return json;
+  return of_routes(std::move(asked), [&](const SourcedRib& rib, const std::string& table) {
+    return explain_routes(rib, tables_->next_hops_of(table), text, from, count);
+  });
 }
 
 }  // namespace sluice

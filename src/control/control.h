@@ -117,6 +117,9 @@ class Control {
   Result<nlohmann::ordered_json> load_qos(SentFile file);
   // The classes as a file of them. Errors: a rate that no file can say.
   Result<std::string> qos_text();
+  Result<nlohmann::ordered_json> of_routes(
+      std::string asked,
+      const std::function<Result<nlohmann::ordered_json>(const SourcedRib&, const std::string& table)>& say);
   Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table, size_t from, size_t count);
   struct RouteChoice {
     std::string within, next_hop;  // those within a prefix; those by a next hop; "": all

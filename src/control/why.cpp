@@ -3,9 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,7 +23,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 // Rules that are looked at for near misses: others wait for the answer.
-constexpr size_t kMostCompared = 200'000;
+constexpr uint32_t kMostCompared = 200'000;
 
 // What a port of the graph is called outside of it; "": nothing.
 std::string name_outside(const PortSpec& port) {
@@ -47,32 +45,27 @@ Result<unsigned> find_input(const Router& router, const std::string& input) {
                fmt::format("inputs: {}", fmt::join(names, ", ")));
 }
 
-// The rules before `matched` (0: all) that one field alone keeps from matching, the nearest first; a line once.
+// The nearest first; `matched`: 0, none.
 Json near_misses(const RuleList& rules, size_t matched, const FlowKey& key, size_t most) {
   Json near = Json::array();
-  std::set<std::pair<uint32_t, uint32_t>> lines;
-  if (matched != 0 && matched <= rules.size()) lines.emplace(rules.at(matched).file, rules.at(matched).line);
-  const size_t last = matched == 0 ? rules.size() : std::min(matched - 1, rules.size());
-  for (size_t r = last; r >= 1 && near.size() < most && last - r < kMostCompared; --r) {
-    const AclRule& rule = rules.at(r);
-    const auto no = misfits(flatten(rule, static_cast<uint32_t>(r)), key);
-    if (no.size() != 1 || (rule.line != 0 && !lines.emplace(rule.file, rule.line).second)) continue;
-    Json one{{"rule", r}, {"text", to_native(rule)}};
-    if (rule.line != 0 && rule.file < rules.files().size()) {
-      one["file"] = rules.files()[rule.file];
-      one["line"] = rule.line;
-    }
-    one["fails"] = no[0];
-    near.push_back(std::move(one));
-  }
+  const auto end = static_cast<uint32_t>(rules.size());
+  const uint32_t hit = matched > end ? 0 : static_cast<uint32_t>(matched);
+  const uint32_t last = hit == 0 ? end : hit - 1;
+  each_near_miss(
+      key, hit, last, last > kMostCompared ? last - kMostCompared + 1 : 1, most,
+      [&](uint32_t r) { return flatten(rules.at(r), r); },
+      [&](uint32_t r) { return std::pair(rules.at(r).file, rules.at(r).line); },
+      [&](uint32_t r, const std::string& fails) {
+        const AclRule& rule = rules.at(r);
+        Json one{{"rule", r}, {"text", to_native(rule)}};
+        if (rule.line != 0 && rule.file < rules.files().size()) {
+          one["file"] = rules.files()[rule.file];
+          one["line"] = rule.line;
+        }
+        one["fails"] = fails;
+        near.push_back(std::move(one));
+      });
   return near;
-}
-
-const Element* element_of(const Router& router, const Json& name) {
-  for (const auto& element : router.elements) {
-    if (name.is_string() && element->name == name.get_ref<const std::string&>()) return element.get();
-  }
-  return nullptr;
 }
 
 Json verdict_of(const Router& router, const Json& packet) {
@@ -83,7 +76,8 @@ Json verdict_of(const Router& router, const Json& packet) {
   verdict["element"] = end.at("element");
   verdict["reason"] = end.at("reason");
   if (!end.at("reason").is_null()) return verdict;
-  const Element* const sink = element_of(router, end.at("element"));
+  const Json& name = end.at("element");
+  const Element* const sink = name.is_string() ? router.find(name.get_ref<const std::string&>()) : nullptr;
   const std::string outside = sink == nullptr ? std::string() : name_outside(sink->port());
   verdict["output"] = outside.empty() ? end.at("element") : Json(outside);
   verdict["port"] = end.at("port");
@@ -92,8 +86,8 @@ Json verdict_of(const Router& router, const Json& packet) {
 
 }  // namespace
 
-Result<Json> why(const Router& router, LiveTables& tables, std::span<const uint8_t> frame, const std::string& input,
-                 size_t near) {
+Result<Json> why(const Router& router, LiveTables& tables, const Neighbours* neighbours, std::span<const uint8_t> frame,
+                 const std::string& input, size_t near) {
   auto source = find_input(router, input);
   if (!source) return std::move(source).error();
   const auto bytes = static_cast<uint32_t>(frame.size());
@@ -102,7 +96,8 @@ Result<Json> why(const Router& router, LiveTables& tables, std::span<const uint8
   const auto now =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch());
   std::string text;
-  (void)PacketWays(router, tables.tables()).explain(*source, frame, bytes, static_cast<uint64_t>(now.count()), text);
+  (void)PacketWays(router, tables.tables(), {}, neighbours)
+      .explain(*source, frame, bytes, static_cast<uint64_t>(now.count()), text);
   Json ways = Json::parse(text);
   Json json{{"packet", key_text(headers.key)}, {"bytes", bytes}, {"input", router.elements[*source]->name}};
   if (const std::string outside = name_outside(router.elements[*source]->port()); !outside.empty())
@@ -179,9 +174,10 @@ std::string why_text(const Json& r) {
   }
   if (r.contains("adjacency")) {
     const Json& a = r["adjacency"];
+    const std::string whose = a.contains("neighbour") ? word(a, "neighbour") + ": " : "";
     t += a.at("destination").is_null()
-             ? std::string("neighbour  not resolved yet: the kernel is asked for its address\n")
-             : fmt::format("neighbour  {}, from {}\n", word(a, "destination"), word(a, "source"));
+             ? fmt::format("neighbour  {}not resolved yet: the kernel is asked for its address\n", whose)
+             : fmt::format("neighbour  {}{}, from {}\n", whose, word(a, "destination"), word(a, "source"));
   }
   if (verdict.contains("output"))
     t += fmt::format("output     {}, port {}\n", word(verdict, "output"), verdict.at("port").get<uint64_t>());

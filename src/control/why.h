@@ -17,10 +17,11 @@ namespace sluice {
 // {"packet", "bytes", "input", "interface", "verdict": {"forwarded" (null: it is not known), "text", "element",
 // "reason", "output", "port"}, and where they were met "rule" (null: none matched), "near_misses": [{... of a rule,
 // "fails"}], "route": {"table", and as of explain_routes}, "adjacency"; "ways" (as of PacketWays)}. `input`: an input's
-// element or interface, "": the first one. `near`: near misses at most. Nothing is sent, and nothing counted. Errors:
+// element or interface, "": the first one. `neighbours`: as of
+// PacketWays. `near`: near misses at most. Nothing is sent, and nothing counted. Errors:
 // there is no such input; what the tables say.
-Result<nlohmann::ordered_json> why(const Router& router, LiveTables& tables, std::span<const uint8_t> frame,
-                                   const std::string& input, size_t near);
+Result<nlohmann::ordered_json> why(const Router& router, LiveTables& tables, const Neighbours* neighbours,
+                                   std::span<const uint8_t> frame, const std::string& input, size_t near);
 // The same for people.
 std::string why_text(const nlohmann::ordered_json& answer);
 
