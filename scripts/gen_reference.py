@@ -4,6 +4,7 @@
     docs/reference/cli.md        the commands, from the declarations that --help prints
     docs/reference/elements.md   the element classes, from the schemas that configurations are checked by
     docs/reference/composition.md  which options run together, from the list that refuses the others
+    docs/reference/requests.md   the requests of a running process, from the rows that they are read by
     docs/reference/drops.md      the drop reasons, and who gives each
 
 gen_reference.py writes them; gen_reference.py --check writes nothing and fails where a page is stale.
@@ -155,6 +156,7 @@ def main():
     try:
         said = json.loads(say(binary, "elements", "-o", "json"))
         pages = {"cli.md": say(binary, "reference"), "composition.md": say(binary, "reference", "composition"),
+                 "requests.md": say(binary, "reference", "requests"),
                  "elements.md": elements_page(said), "drops.md": drops_page(said)}
     except (OSError, ValueError, KeyError) as error:
         print(f"gen_reference: {error}", file=sys.stderr)

@@ -7,11 +7,14 @@ makes a target fail is kept in <build>/fuzz-findings/ with the command that repl
 import argparse
 import concurrent.futures
 import pathlib
+import re
 import subprocess
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Where the words of a target's inputs stand, in backticks.
+WORDS = {"control_fuzz": ROOT / "docs/reference/requests.md"}
 
 
 def run_target(build, target, runs, seconds):
@@ -28,6 +31,11 @@ def run_target(build, target, runs, seconds):
     fresh.mkdir(parents=True, exist_ok=True)
     findings.mkdir(parents=True, exist_ok=True)
     limits = ["-timeout=60", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", f"-artifact_prefix={findings}/{target}-"]
+    if target in WORDS:
+        dictionary = fresh.with_suffix(".dict")
+        words = sorted(set(re.findall(r"`([a-z_ ]+)`", WORDS[target].read_text(encoding="utf-8"))))
+        dictionary.write_text("".join(f'"\\"{word}\\""\n' for word in words))
+        limits.append(f"-dict={dictionary}")
     said = ""
     for what in (["-runs=0", str(seeds)],
                  [f"-runs={runs}", f"-max_total_time={seconds}", "-max_len=4096", "-print_final_stats=1", "-seed=1",

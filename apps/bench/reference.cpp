@@ -11,6 +11,7 @@
 #include "apps/sluice/help.h"
 #include "apps/sluice/pipeline.h"
 #include "bench.h"
+#include "control/command.h"
 #include "control/machine.h"
 
 namespace sluice::app {
@@ -354,7 +355,7 @@ void add_reference(Command command) {
   CLI::App* sub = root.add_subcommand("reference", "The reference of all commands, in a form")->group("");
   sub->add_option("form", *form, "What to print")
       ->type_name("FORM")
-      ->check(CLI::IsMember({"markdown", "composition", "man", "bash", "zsh", "fish"}));
+      ->check(CLI::IsMember({"markdown", "composition", "requests", "man", "bash", "zsh", "fish"}));
   auto defaults = std::make_shared<bool>(false);
   sub->add_flag("--defaults", *defaults, "Instead: the defaults of the benchmarks, as JSON");
   sub->callback([&root, form, defaults] {
@@ -364,6 +365,7 @@ void add_reference(Command command) {
         return Exit::kOk;
       }
       print_out(*form == "composition" ? composition_page()
+                : *form == "requests"  ? requests_page()
                 : *form == "man"       ? man_page(root)
                 : *form == "bash"      ? bash_completion(root)
                 : *form == "zsh"       ? zsh_completion(root)

@@ -17,6 +17,7 @@
 
 #include "base/atomic_file.h"
 #include "base/counted.h"
+#include "base/human.h"
 #include "base/result.h"
 #include "base/run_files.h"
 #include "base/unfinished.h"
@@ -98,23 +99,6 @@ void warn(std::string_view text);
 void print_warnings(const std::vector<Diagnostic>& diagnostics);
 
 Json to_json(const Error& error, Exit code);
-
-// Columns of text; numbers are right-aligned.
-class TextTable {
- public:
-  explicit TextTable(std::vector<std::string> heads) : heads_(std::move(heads)) {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  bool empty() const { return rows_.empty(); }
-  std::string str() const;
-
- private:
-  std::vector<std::string> heads_;
-  std::vector<std::vector<std::string>> rows_;
-};
-
-std::string human_bytes(double bytes);
-std::string human_rate(double per_second, std::string_view what);
-std::string human_seconds(double seconds);
 
 // --- long work ---
 

@@ -98,12 +98,7 @@ void check_regular(const std::string& option, const std::string& path) {
 
 Option add_format_option(Command sub, std::string& format, std::string_view of) {
   return sub.add_option("--format", format, fmt::format("Format of {}: {}", of, kRuleFormatHelp))
-      ->check([](const std::string& word) {
-        const auto choice = parse_rule_format(word);
-        if (choice.ok()) return std::string();
-        const Error& e = choice.error();
-        return e.hint.empty() ? e.message : fmt::format("{} ({})", e.message, e.hint);
-      })
+      ->check(&rule_format_problem)
       ->type_name("FORMAT");
 }
 

@@ -15,7 +15,9 @@
 #include "base/clock.h"
 #include "base/input_file.h"
 #include "base/thread.h"
+#include "control/answer_text.h"
 #include "control/live_reload.h"
+#include "control/request.h"
 #include "control/windows.h"
 #include "exec/generation.h"
 
@@ -66,23 +68,6 @@ std::string reloads_text(const Json& tables) {
 }
 
 }  // namespace
-
-std::string generation_text(const Json& reload) {
-  const auto generation = reload.at("generation").get<uint64_t>();
-  return reload.at("differs").get<bool>() ? fmt::format("generation {} live", generation)
-                                          : fmt::format("no change, generation {} stays", generation);
-}
-
-std::string reload_text(const Json& table) {
-  const std::string how = table.at("change").get<std::string>();
-  if (how != "rules") return how;
-  return difference_text(table.at("rules"));
-}
-
-std::string difference_text(const Json& rules) {
-  return fmt::format("{} added, {} deleted", counted(rules.at("added").get<size_t>(), "rule"),
-                     with_commas(rules.at("deleted").get<uint64_t>()));
-}
 
 void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option(
@@ -170,7 +155,7 @@ void LiveRun::prepare(RunOptions& options, const TableSet& tables, bool by_packe
   }
 }
 
-RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load) {
+RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(Control::GraphHooks::load) load) {
   if (!counts() && follower_ == nullptr && notice_ == nullptr && log_control_ == nullptr) return {};
   RunHooks hooks;
   hooks.started = [this, &pipeline, device, load](Engine& runtime) { started(runtime, pipeline, device, load); };
@@ -187,7 +172,7 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(
 }
 
 void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& device,
-                      const decltype(GraphControl::Hooks::load)& load) {
+                      const decltype(Control::GraphHooks::load)& load) {
   if (notice_ != nullptr) notify(runtime);
   if (!counts() && follower_ == nullptr) return;
   configuration_ = pipeline.name;
@@ -200,9 +185,9 @@ void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& de
         Control::Facts{pipeline.name, device,
                        socket_ == nullptr ? std::string() : std::filesystem::absolute(socket_->path()).string(),
                        process_});
-    control_->classes_read(std::move(classes_));
+    control_->classes = std::move(classes_);
   }
-  if (serves()) serve(runtime, pipeline, load);
+  if (serves()) serve(runtime, load);
   if (follower_ != nullptr) follow_kernel(runtime);
 }
 
@@ -217,25 +202,22 @@ void LiveRun::notify(Engine& runtime) {
   });
 }
 
-void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load) {
-  GraphControl::Hooks of_graph;
-  of_graph.load = [this, load](const std::string& text, const std::string& name, const std::string& folder) {
+void LiveRun::serve(Engine& runtime, const decltype(Control::GraphHooks::load)& load) {
+  control_->graph.load = [this, load](const std::string& text, const std::string& name, const std::string& folder) {
     const LetGo aside(&seen_);
     return load(text, name, folder);
   };
-  of_graph.fits = [this](const GraphGeneration& next) { return fits(next); };
-  of_graph.swapped = [this, &runtime](const std::string& configuration) {
+  control_->graph.fits = [this](const GraphGeneration& next) { return fits(next); };
+  control_->graph.swapped = [this, &runtime](const std::string& configuration) {
     configuration_ = configuration;
     follow(runtime);
   };
-  graph_control_ = std::make_unique<GraphControl>(runtime, std::move(of_graph), pipeline.name);
-  control_->use(*graph_control_);
   trace_ = std::make_unique<TraceControl>(runtime, taps_);
-  control_->use(*trace_);
+  control_->trace = trace_.get();
   capture_ = std::make_unique<CaptureControl>(runtime, taps_);
-  control_->use(*capture_);
-  control_->use(*log_control_);
-  control_->use([this, &runtime](bool all) { return reload(runtime, all); });
+  control_->capture = capture_.get();
+  control_->log = log_control_.get();
+  control_->reload = [this, &runtime](bool all) { return reload(runtime, all); };
   if (socket_ != nullptr) {
     note(fmt::format("control socket {}", socket_->path()));
     const auto from_socket = [this, &runtime](std::string_view line) -> ControlSocket::Reply {
@@ -324,7 +306,8 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
   }();
   if (!next) return std::move(next).error();
   // Classes that are as they were go on with what they have.
-  const bool classes_differ = next->qos != nullptr && !control_->are_classes(next->qos_file.text);
+  const bool classes_differ =
+      next->qos != nullptr && (control_->classes_changed || control_->classes.text != next->qos_file.text);
   QosModel before;
   const auto load = [&](const QosModel& model) {
     return runtime.change_qos([&](EgressQos& qos) -> Result<void> {
@@ -343,7 +326,10 @@ Result<Json> LiveRun::reload(Engine& runtime, bool all) {
     if (classes_differ) (void)load(QosModel(before));
     return std::move(generation).error();
   }
-  if (next->qos != nullptr) control_->classes_read(std::move(next->qos_file));
+  if (next->qos != nullptr) {
+    control_->classes = std::move(next->qos_file);
+    control_->classes_changed = false;
+  }
   if (follower_ != nullptr) follower_->publish();
   Json json{{"generation", *generation},
             {"differs", *generation != generation_before || classes_differ},
@@ -485,7 +471,7 @@ void LiveRun::warn_of_unsaved() const {
   for (const TableLoad& load : tables_->loads()) {
     if (tables_->unsaved(load.kind, load.name)) names.push_back(fmt::format("{} '{}'", load.kind, load.name));
   }
-  if (control_->qos_changed()) names.emplace_back("classes of service");
+  if (control_->classes_changed) names.emplace_back("classes of service");
   if (!names.empty())
     warn(fmt::format("changed while it ran, not saved, and lost with this process: {}", fmt::join(names, ", ")));
 }
@@ -505,16 +491,13 @@ void LiveRun::ended(Engine& runtime) {
   hits_ = Json::array();
   for (const auto& [table, image] : tables_->tables().acls) {
     const size_t all = RuleSet::kMaxRules;
-    if (!flags_.hits.empty()) hits_.push_back(need(control_->rules(table, true, 1, all, "list", false)));
+    if (!flags_.hits.empty()) hits_.push_back(need(list_rules(*control_, table, true, 1, all, false, false)));
     if (flags_.top == 0) continue;
-    const Json most = need(control_->rules(table, true, 1, flags_.top, "hits", false));
+    const Json most = need(list_rules(*control_, table, true, 1, flags_.top, true, false));
     for (const Json& rule : most["rules"]) {
-      const std::string at = rule.contains("file")
-                                 ? fmt::format("{}:{}", rule["file"].get<std::string>(), rule["line"].get<uint32_t>())
-                                 : fmt::format("rule {}", rule["rule"].get<uint32_t>());
       top_.push_back({{"table", table},
                       {"rule", rule["rule"]},
-                      {"at", at},
+                      {"at", place_of(rule, fmt::format("rule {}", count_of(rule, "rule")))},
                       {"action", rule["action"]},
                       {"packets", rule["packets"]},
                       {"bytes", rule["bytes"]}});
@@ -527,7 +510,6 @@ void LiveRun::ended(Engine& runtime) {
   control_.reset();
   capture_.reset();
   trace_.reset();
-  graph_control_.reset();
   tables_.reset();
 }
 
@@ -546,10 +528,7 @@ void LiveRun::write_hits(std::vector<AtomicFile>& files) const {
                             name, rule, place, what);
       };
       for (const Json& rule : table["rules"]) {
-        line(rule, std::to_string(rule["rule"].get<uint32_t>()),
-             rule.contains("file") ? fmt::format("{}:{}", rule["file"].get<std::string>(), rule["line"].get<uint32_t>())
-                                   : "-",
-             rule["text"].get<std::string>());
+        line(rule, std::to_string(count_of(rule, "rule")), place_of(rule), rule["text"].get<std::string>());
       }
       line(table["no_match"], "0", "-", "(no rule matched)");
       line(table["removed"], "-", "-", "(rules that are gone)");

@@ -13,7 +13,6 @@
 #include "base/turn_lock.h"
 #include "control/control.h"
 #include "control/control_socket.h"
-#include "control/graph_control.h"
 #include "control/http_socket.h"
 #include "control/json.h"
 #include "control/live_tables.h"
@@ -68,7 +67,7 @@ class LiveRun {
   // Results of devices bring rules back (RunOptions::needs_rules).
   bool needs_rules() const { return counts() || rule_log_ != nullptr; }
   // `load`: reads graphs that are to follow.
-  RunHooks hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load);
+  RunHooks hooks(Pipeline& pipeline, const std::string& device, decltype(Control::GraphHooks::load) load);
 
   // After the run -----------------------------------------------------------------------------------------------------
   // The rules that decided most, as --top-rules shows them: {"table", "rule", "at", "action", "packets", "bytes"}.
@@ -80,9 +79,9 @@ class LiveRun {
   bool serves() const { return flags_.serves() || socket_ != nullptr; }
   bool counts() const { return flags_.counts() || socket_ != nullptr; }
   void started(Engine& runtime, Pipeline& pipeline, const std::string& device,
-               const decltype(GraphControl::Hooks::load)& load);
+               const decltype(Control::GraphHooks::load)& load);
   void notify(Engine& runtime);
-  void serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load);
+  void serve(Engine& runtime, const decltype(Control::GraphHooks::load)& load);
   // Within seen_, and of changes within changing_.
   std::string answer(Engine& runtime, Json& request);
   Result<Json> reload(Engine& runtime, bool all);
@@ -107,7 +106,6 @@ class LiveRun {
   std::string not_again_;  // why a port was not opened again, as it was said
   std::unique_ptr<LiveTables> tables_;
   std::unique_ptr<Control> control_;
-  std::unique_ptr<GraphControl> graph_control_;
   Control::ClassesFile classes_;
   std::shared_ptr<PacketTaps> taps_;  // nullptr: nobody may ask
   std::unique_ptr<TraceControl> trace_;
@@ -126,30 +124,6 @@ class LiveRun {
   Json hits_;
 };
 
-// show runtime|rules|log|drops|ports|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and
-// changes to a process that runs.
-void add_live_shows(Command show);
-void add_show_log(Command show);
-void add_reload(Command root);
-void add_save(Command root);
 void add_top(Command root);
-void add_clear(Command root);
-void add_trace(Command root);
-void add_capture(Command root);
-void add_graph(Command root);
-void add_why(Command root);
-void add_acl(Command root);
-void add_routes(Command root);
-void add_adjacencies(Command root);
-void add_qos(Command root);
-
-// Which generation is live, by what `reload` answers.
-std::string generation_text(const Json& reload);
-// What became of a table, by what `reload` answers of it.
-std::string reload_text(const Json& table);
-// Rules that came and went.
-std::string difference_text(const Json& rules);
-// A line a class of what to_json of ports gives.
-std::string qos_text(const Json& ports);
 
 }  // namespace sluice::app

@@ -1,8 +1,6 @@
 // host only
 #include "live_client.h"
 
-#include "base/printable.h"
-#include "control/control.h"
 #include "control/control_socket.h"
 #include "control/request.h"
 
@@ -25,7 +23,7 @@ std::string socket_of(const ClientFlags& flags) {
 }
 
 std::string request_line(Json body) {
-  Json whole{{"v", Control::kVersion}};
+  Json whole{{"v", kControlVersion}};
   whole.update(body);
   return whole.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -44,22 +42,6 @@ Json request(const ClientFlags& flags, Json body) {
   if (!answer && theirs) fail(Exit::kBadInput, answer.error());
   if (!answer) fail(Exit::kIo, fmt::format("{}: the process that answers is not sluice", path), answer.error().message);
   return std::move(*answer);
-}
-
-uint64_t count_of(const Json& json, const char* field) {
-  return json.at(field).get<uint64_t>();
-}
-std::string word_of(const Json& json, const char* field) {
-  return printable(json.at(field).get_ref<const std::string&>());
-}
-
-Exit print(const Json& result, const std::string& text) {
-  if (json_output()) {
-    print_json(result);
-  } else {
-    print_out(text);
-  }
-  return Exit::kOk;
 }
 
 }  // namespace sluice::app

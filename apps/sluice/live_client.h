@@ -10,7 +10,6 @@ namespace sluice::app {
 
 struct ClientFlags {
   std::string socket;
-  bool dry_run = false;
 };
 void add_socket_option(Command sub, ClientFlags& flags);
 
@@ -31,11 +30,5 @@ Exit answered(Run&& run) {
          "use the sluice program that the process was started with");
   }
 }
-
-uint64_t count_of(const Json& json, const char* field);
-// For a terminal.
-std::string word_of(const Json& json, const char* field);
-// `json` with -o json, else the text.
-Exit print(const Json& result, const std::string& text);
 
 }  // namespace sluice::app

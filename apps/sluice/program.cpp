@@ -26,6 +26,7 @@
 #include "control/machine.h"
 #include "help.h"
 #include "live.h"
+#include "live_commands.h"
 
 namespace {
 
@@ -218,18 +219,15 @@ int guarded(const std::function<Exit()>& work) {
 
 namespace {
 
-// In the order of the help.
+// In the order of the help. Those without a function ask a running process (live_commands.h), or are the program's own.
 constexpr Named kCommands[] = {
-    {"run", add_run},         {"check", add_check},       {"why", add_why},
-    {"show", add_show},       {"top", add_top},           {"acl", add_acl},
-    {"routes", add_routes},   {"qos", add_qos},           {"adjacencies", add_adjacencies},
-    {"trace", add_trace},     {"capture", add_capture},   {"clear", add_clear},
-    {"reload", add_reload},   {"save", add_save},         {"graph", add_graph},
-    {"explain", add_explain}, {"classify", add_classify}, {"route", add_route},
-    {"compile", add_compile}, {"tables", add_tables},     {"demo", add_demo},
-    {"doctor", add_doctor},   {"gen", add_gen},           {"send", add_send},
-    {"bench", nullptr},       {"elements", add_elements}, {"worker", add_worker},
-    {"help", add_help},
+    {"run", add_run},           {"check", add_check},       {"why", nullptr},         {"show", add_show},
+    {"top", add_top},           {"acl", nullptr},           {"routes", nullptr},      {"qos", nullptr},
+    {"adjacencies", nullptr},   {"trace", nullptr},         {"capture", nullptr},     {"clear", nullptr},
+    {"reload", nullptr},        {"save", nullptr},          {"graph", nullptr},       {"explain", add_explain},
+    {"classify", add_classify}, {"route", add_route},       {"compile", add_compile}, {"tables", add_tables},
+    {"demo", add_demo},         {"doctor", add_doctor},     {"gen", add_gen},         {"send", add_send},
+    {"bench", nullptr},         {"elements", add_elements}, {"worker", add_worker},   {"help", add_help},
 };
 
 // To describe every command takes longer than most commands take: the one that is named, or all where a word names none
@@ -245,11 +243,11 @@ void add_commands(const Command& root, std::string_view word, std::span<const Na
     }
   }
   const auto named = std::find_if(all.begin(), all.end(), [&](const Named& c) { return c.name == word; });
-  if (named != all.end() && named->name != "help" && named->name != "reference") {
-    named->add(root);
-    return;
-  }
-  for (const Named& command : all) command.add(root);
+  const auto add = [&](const Named& command) {
+    command.add == nullptr ? add_running(root, command.name) : command.add(root);
+  };
+  if (named != all.end() && named->name != "help" && named->name != "reference") return add(*named);
+  std::ranges::for_each(all, add);
 }
 
 }  // namespace

@@ -61,7 +61,6 @@ void add_show(Command root) {
   add_run_options(*plan, *o);
   group_run_options(*plan);
   add_live_shows(*show);
-  add_show_log(*show);
 }
 
 }  // namespace sluice::app

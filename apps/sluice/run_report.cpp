@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "control/answer_text.h"
 #include "control/json.h"
 #include "control/report.h"
 #include "devices.h"

@@ -39,25 +39,6 @@ void add_watch_options(Command sub, WatchFlags& flags, bool always) {
   if (!always) times->needs(interval);
 }
 
-void Rates::look(uint64_t now_ns) {
-  before_ = std::move(now_);
-  now_.clear();
-  before_ns_ = now_ns_;
-  now_ns_ = now_ns;
-}
-
-std::optional<double> Rates::of(const std::string& name, uint64_t count) {
-  now_[name] = count;
-  const auto before = before_.find(name);
-  if (before == before_.end() || count < before->second || now_ns_ <= before_ns_) return std::nullopt;
-  return static_cast<double>(count - before->second) * 1e9 / static_cast<double>(now_ns_ - before_ns_);
-}
-
-std::string Rates::cell(const std::string& name, uint64_t count) {
-  const auto rate = of(name, count);
-  return rate ? with_commas(static_cast<uint64_t>(std::llround(*rate))) : "-";
-}
-
 std::string fit(std::string_view text, unsigned rows, unsigned columns) {
   std::string out;
   const auto count = static_cast<unsigned>(std::ranges::count(text, '\n'));

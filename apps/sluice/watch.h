@@ -3,14 +3,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "app.h"
-#include "control/json.h"
+#include "control/answer_text.h"
 
 namespace sluice::app {
 
@@ -20,21 +18,6 @@ struct WatchFlags {
 };
 // --interval and --times. `always`: it is shown again without --interval, too, as often as `flags` says.
 void add_watch_options(Command sub, WatchFlags& flags, bool always = false);
-
-// Counters by name, and how fast they grow from one look to the next.
-class Rates {
- public:
-  // Another look, at this time; what `of` was given before is what the next rates count from.
-  void look(uint64_t now_ns);
-  // Per second since the look before. None: it was not seen then, or has become less (it was cleared).
-  std::optional<double> of(const std::string& name, uint64_t count);
-  // The same as a cell of a table: "-" where there is none.
-  std::string cell(const std::string& name, uint64_t count);
-
- private:
-  std::map<std::string, uint64_t> before_, now_;
-  uint64_t before_ns_ = 0, now_ns_ = 0;
-};
 
 // What fits into `rows` lines of `columns` characters: longer lines are cut, and the last line says how many are left
 // out.

@@ -8,9 +8,11 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
+#include "control/answer_text.h"
+#include "control/command.h"
+#include "control/control.h"
 #include "control/json.h"
 #include "control/packet_way.h"
-#include "control/request.h"
 #include "control/trace_control.h"
 #include "tables/acl/sections.h"
 
@@ -53,11 +55,6 @@ std::string fate_text(const FollowedPacket& packet) {
 CaptureControl::CaptureControl(Engine& engine, std::shared_ptr<PacketTaps> taps)
     : engine_(engine), taps_(std::move(taps)) {}
 CaptureControl::~CaptureControl() = default;
-
-bool CaptureControl::answers(std::string_view command) const {
-  return command == "capture start" || command == "capture read" || command == "capture stop" ||
-         command == "show capture";
-}
 
 void CaptureControl::end(const char* why) {
   if (!ended_.empty()) return;
@@ -114,31 +111,6 @@ void CaptureControl::digest() {
   }
 }
 
-Result<Json> CaptureControl::run(Json& request) {
-  RequestFields fields(request);
-  const std::string command = fields.text("command");
-  if (command == "capture start") {
-    Wanted wanted;
-    wanted.filter = fields.text("filter", "");
-    wanted.dropped = fields.flag("dropped");
-    wanted.dropped_at = fields.text("dropped_at", "");
-    wanted.at = fields.text("at", "");
-    const uint64_t packets = fields.number("packets", 1, kMostPackets, kMostPackets);
-    const uint64_t snap = fields.number("snap_bytes", 1, FollowedPacket::kMostBytes, FollowedPacket::kMostBytes);
-    if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return start(std::move(wanted), packets, static_cast<uint32_t>(snap));
-  }
-  if (command == "capture read") {
-    const uint64_t id = fields.number("capture", 1, kMostPackets, 0);
-    if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return read(id);
-  }
-  const uint64_t id = command == "capture stop" ? fields.number("capture", 1, kMostPackets, 0) : 0;
-  if (auto ok = fields.done(); !ok) return std::move(ok).error();
-  return command == "show capture" ? show() : stop(id);
-}
-
-// `id`: asked by its reader, who reads on; 0: by anybody, and the second time what nobody reads is forgotten.
 Result<Json> CaptureControl::stop(uint64_t id) {
   if (order_ == nullptr || told_ || (id != 0 && id != id_))
     return Error("no capture runs", "sluice capture start --out FILE.pcapng");
@@ -251,6 +223,87 @@ Json CaptureControl::show() {
             {"missed", missed()},
             {"ended", ended_.empty() ? Json(nullptr) : Json(ended_)}};
   return json;
+}
+
+std::string capture_text(const Json& r) {
+  std::string t = count_of(r, "captured") == 0 && !r.at("running").get<bool>() && r.at("ended").is_null()
+                      ? std::string("no packets are captured; sluice capture start --out FILE.pcapng\n")
+                      : fmt::format("{} captured, {} to be written, {} on their way{}{}\n",
+                                    counted(count_of(r, "captured"), "packet"), with_commas(count_of(r, "waiting")),
+                                    with_commas(count_of(r, "on_their_way")),
+                                    word_of(r, "filter").empty() ? "" : "; filter: " + word_of(r, "filter"),
+                                    (!word_of(r, "at").empty() ? "; at " + word_of(r, "at") : "") +
+                                        (!word_of(r, "dropped_at").empty() ? "; dropped at " + word_of(r, "dropped_at")
+                                         : r.at("dropped").get<bool>()     ? "; dropped"
+                                                                           : ""));
+  if (const uint64_t missed = count_of(r, "missed"); missed != 0)
+    t += fmt::format("{} more found no room\n", counted(missed, "packet"));
+  if (!r.at("ended").is_null()) t += fmt::format("ended: {}\n", word_of(r, "ended"));
+  return t;
+}
+
+namespace {
+bool has_capture(const Control& c) {
+  return c.capture != nullptr;
+}
+}  // namespace
+
+std::vector<CommandRow> capture_commands() {
+  using namespace fields;
+  constexpr uint64_t kMost = CaptureControl::kMostPackets, kMostBytes = FollowedPacket::kMostBytes;
+  const auto text_of = [](const Json& r, Rates*) { return capture_text(r); };
+  return {
+      {.name = "show capture",
+       .help = "The capture of a running process: packets captured, to be written, missed; how it ended.",
+       .examples = "sluice show capture\nsluice show capture --interval 1 --control /run/sluice/control",
+       .run = [](Control& c, Asked&) -> Result<Json> { return c.capture->show(); },
+       .text = text_of,
+       .watched = true,
+       .there = has_capture},
+      {.name = "capture",
+       .help = "Captures packets of a running process. Each is kept as received, with its fate as comment. The process "
+               "forwards on whatever becomes of the capture: packets that find no room are counted as missed.",
+       .examples = "sluice capture start --dropped --out dropped.pcapng\nsluice show capture\nsluice capture stop"},
+      {.name = "capture start",
+       .help =
+           "Writes the packets that are received and match to a pcapng file, until SIGINT, SIGTERM, 'sluice "
+           "capture stop', --count or the end of the process. The comment of a packet is what became of it and the "
+           "rule that decided; its interface is the input it came by. This command writes the file, with the rights "
+           "of the user who calls it; the file appears when it is whole. Packets are written in the order in which "
+           "they are through.",
+       .examples = "sluice capture start --out all.pcapng\n"
+                   "sluice capture start --dropped --count 1000 --out dropped.pcapng udp from any to any port 53\n"
+                   "sluice capture start --at slow_path --out slow.pcapng\n"
+                   "sluice capture start --dropped --out drops.pcapng --ring-size 100MiB --ring-files 10\n"
+                   "sluice capture start --out - | tshark -r - -T fields -e frame.comment",
+       .fields = {packet_filter(), flag("dropped").as("--dropped", "Only packets that were dropped"),
+                  text("dropped_at", "").as("--dropped-at", "ELEMENT", "Only packets that this element dropped"),
+                  text("at", "").as("--at", "ELEMENT", "Only packets that came to this element"),
+                  number("packets", 1, kMost, kMost).as("--count", "N", "End after so many packets"),
+                  number("snap_bytes", 1, kMostBytes, kMostBytes)
+                      .as("--snaplen", "BYTES", "Bytes to keep of a packet, 1 to 16384 (default: 16384)")},
+       .run =
+           [](Control& c, Asked& asked) {
+             return c.capture->start(
+                 {asked.text("filter"), asked.flag("dropped"), asked.text("dropped_at"), asked.text("at")},
+                 asked.number("packets"), static_cast<uint32_t>(asked.number("snap_bytes")));
+           },
+       .there = has_capture},
+      {.name = "capture read",
+       .help = "Takes packets of the capture.",
+       .fields = {number("capture", 1, kMost, 0).means("the capture's number")},
+       .run = [](Control& c, Asked& asked) { return c.capture->read(asked.number("capture")); },
+       .on_command_line = false,
+       .there = has_capture},
+      {.name = "capture stop",
+       .help = "Ends the capture; 'capture start' ends with a whole file.",
+       .examples = "sluice capture stop",
+       .fields = {number("capture", 1, kMost, 0)
+                      .means("its number, where its reader asks; else the second time what nobody reads is forgotten")},
+       .run = [](Control& c, Asked& asked) { return c.capture->stop(asked.number("capture")); },
+       .text = text_of,
+       .there = has_capture},
+  };
 }
 
 }  // namespace sluice

@@ -42,8 +42,19 @@ class CaptureControl {
   // before `now_ns`; whoever asks and asks keeps it for kMostPatienceNs at most.
   bool waits_for_reader(uint64_t now_ns) const;
 
-  bool answers(std::string_view command) const;
-  Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
+  // Which of the packets that match are captured; both once their fate is known.
+  struct Wanted {
+    std::string filter;
+    bool dropped = false;    // those that were dropped
+    std::string dropped_at;  // those that this element dropped; empty: any
+    std::string at;          // those that came to this element; empty: any
+  };
+  // The results of `capture start`, `capture read`, `capture stop` and `show capture`. `id` of `stop`: asked by its
+  // reader, who reads on; 0: by anybody, and the second time what nobody reads is forgotten.
+  Result<nlohmann::ordered_json> start(Wanted wanted, uint64_t packets, uint32_t snap_bytes);
+  Result<nlohmann::ordered_json> read(uint64_t id);
+  Result<nlohmann::ordered_json> stop(uint64_t id);
+  nlohmann::ordered_json show();
 
  private:
   struct Captured {
@@ -52,22 +63,11 @@ class CaptureControl {
     uint32_t wire_bytes = 0;
     size_t room_bytes = 0;  // of the frame as it was followed
   };
-  // Which of the packets that match are captured; both once their fate is known.
-  struct Wanted {
-    std::string filter;
-    bool dropped = false;    // those that were dropped
-    std::string dropped_at;  // those that this element dropped; empty: any
-    std::string at;          // those that came to this element; empty: any
-  };
-  Result<nlohmann::ordered_json> start(Wanted wanted, uint64_t packets, uint32_t snap_bytes);
   Result<void> check_element(const std::string& name) const;
   enum class Came : uint8_t { kNo, kYes, kUnknown };
   struct Explained;
   Came came_to(const FollowedPacket& packet, const std::string& element, Explained& explained) const;
   uint64_t missed() const { return (order_ == nullptr ? 0 : order_->missed()) + unknown_; }
-  Result<nlohmann::ordered_json> read(uint64_t id);
-  Result<nlohmann::ordered_json> stop(uint64_t id);
-  nlohmann::ordered_json show();
   void forget();
   void end(const char* why);
 
@@ -92,5 +92,7 @@ class CaptureControl {
 
 // What became of a packet, for people: "left by out (port 0)", "dropped: acl-deny at acl, rule edge.acl:3".
 std::string fate_text(const FollowedPacket& packet);
+// What `show capture` says, for people.
+std::string capture_text(const nlohmann::ordered_json& capture);
 
 }  // namespace sluice

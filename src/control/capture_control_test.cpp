@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "control/json.h"
 #include "control/live_fuzz_input.h"
+#include "control/request.h"
 #include "net/packet_builder.h"
 
 namespace sluice {
@@ -15,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json answer(FuzzedRuntime& runtime, Json request) {
-  request["v"] = Control::kVersion;
+  request["v"] = kControlVersion;
   return Json::parse(runtime.control->answer(request.dump()));
 }
 uint64_t start(FuzzedRuntime& runtime, Json fields = Json::object()) {
@@ -158,8 +159,7 @@ TEST(Capture, EndsOnlyOnceEveryPacketIsTaken) {
   answer(runtime, {{"command", "capture stop"}});
   runtime.capture->digest();
   PacketTaps::finish(std::move(rows[0].packet));
-  Json request{{"command", "capture read"}, {"capture", id}};
-  const Json first = *runtime.capture->run(request);
+  const Json first = *runtime.capture->read(id);
   EXPECT_TRUE(first["packets"].empty());
   EXPECT_TRUE(first["ended"].is_null());
   const Json second = read(runtime, id);

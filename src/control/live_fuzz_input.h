@@ -48,11 +48,11 @@ struct FuzzedRuntime {
                                           report.loads, size_t{1} << 26);
     control = std::make_unique<Control>(*runtime, *tables, Control::Facts{"fuzz", "cpu"});
     trace = std::make_unique<TraceControl>(*runtime, taps);
-    control->use(*trace);
+    control->trace = trace.get();
     capture = std::make_unique<CaptureControl>(*runtime, taps);
-    control->use(*capture);
+    control->capture = capture.get();
     log = must(RuleLogControl::create(rule_log, [](const std::string&) {}));
-    control->use(*log);
+    control->log = log.get();
   }
 
   // The list as text.

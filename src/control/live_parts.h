@@ -23,8 +23,7 @@ class Stopwatch {
 };
 
 // Errors: no table of that name, with the nearest one.
-Result<void> known_table(const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables,
-                         const char* kind, const std::string& name);
+Result<void> known_table(const NamedImages& tables, const char* kind, const std::string& name);
 // As TableLoad::kind.
 inline const char* kind_of(TableDeclaration::Type type) {
   return type == TableDeclaration::Type::kAcl      ? "acl"

@@ -14,8 +14,7 @@
 
 namespace sluice {
 
-Result<void> known_table(const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables,
-                         const char* kind, const std::string& name) {
+Result<void> known_table(const NamedImages& tables, const char* kind, const std::string& name) {
   auto found = find_table(tables, kind, name);
   if (found) return {};
   Error error = found.error();

@@ -1,6 +1,8 @@
 // host only
 #include "control/request.h"
 
+#include <fmt/format.h>
+
 #include <new>
 
 #include "control/report.h"

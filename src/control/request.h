@@ -2,15 +2,10 @@
 // What requests to a running process and their answers have in common (docs/design/control.md).
 #pragma once
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
 #include "control/json.h"
@@ -48,74 +43,5 @@ std::string refusal(const Error& error);
 // What an answer says: its result, which is an object, or its error, where `theirs` is set to true. Other errors: it is
 // no answer.
 Result<nlohmann::ordered_json> read_answer(std::string_view line, bool* theirs);
-
-// The fields of a request. What is asked for and absent, of another type or out of range, is the error; fields that
-// nobody asks for are errors at the end. A text is taken out of the request.
-class RequestFields {
- public:
-  using Json = nlohmann::ordered_json;
-  explicit RequestFields(Json& request) : request_(request) {}
-
-  std::string text(const char* name, std::optional<std::string> otherwise = std::nullopt) {
-    Json* value = find(name, otherwise.has_value());
-    if (value == nullptr) return otherwise.value_or(std::string());
-    if (!value->is_string()) return wrong(name, "a string"), std::string();
-    return std::move(value->get_ref<std::string&>());
-  }
-  uint64_t number(const char* name, uint64_t low, uint64_t high, uint64_t otherwise) {
-    const Json* value = find(name, true);
-    if (value == nullptr) return otherwise;
-    if (!value->is_number_unsigned() || value->get<uint64_t>() < low || value->get<uint64_t>() > high)
-      return wrong(name, fmt::format("a number from {} to {}", low, high)), otherwise;
-    return value->get<uint64_t>();
-  }
-  bool flag(const char* name) {
-    const Json* value = find(name, true);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) return wrong(name, "true or false"), false;
-    return value->get<bool>();
-  }
-  std::vector<std::string> texts(const char* name) {
-    std::vector<std::string> all;
-    Json* value = find(name, false);
-    if (value == nullptr) return all;
-    if (!value->is_array() || value->empty()) return wrong(name, "a list of strings"), all;
-    for (Json& one : *value) {
-      if (!one.is_string()) return wrong(name, "a list of strings"), all;
-      all.push_back(std::move(one.get_ref<std::string&>()));
-    }
-    return all;
-  }
-  // A field of any type, which has to be there; else nullptr.
-  const Json* value(const char* name) { return find(name, false); }
-  // Once all have been asked for.
-  Result<void> done() {
-    for (const auto& [name, value] : request_.items()) {
-      if (name == "v" || std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-      const std::string near = closest_match(name, known_);
-      if (error_.message.empty()) {
-        error_ = Error(fmt::format("'{}' is not a field of this command", name),
-                       near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
-      }
-    }
-    if (!error_.message.empty()) return std::move(error_);
-    return {};
-  }
-
- private:
-  Json* find(const char* name, bool optional) {
-    known_.emplace_back(name);
-    const auto it = request_.find(name);
-    if (it != request_.end()) return &*it;
-    if (!optional && error_.message.empty()) error_ = Error(fmt::format("the field '{}' is missing", name));
-    return nullptr;
-  }
-  void wrong(const char* name, const std::string& expected) {
-    if (error_.message.empty()) error_ = Error(fmt::format("the field '{}' is not {}", name, expected));
-  }
-  Json& request_;
-  std::vector<std::string> known_;
-  Error error_;
-};
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "control/command.h"
 #include "control/report.h"
 
 namespace sluice {
@@ -71,11 +72,12 @@ TEST(Request, ATextIsTakenOutOfTheRequest) {
   const std::string answer =
       answer_request(Json{{"v", 1}, {"changes", text}}.dump(), [&](Json& request) -> Result<std::string> {
         const char* at = request["changes"].get_ref<const std::string&>().data();
-        RequestFields fields(request);
-        const std::string taken = fields.text("changes");
-        EXPECT_EQ(taken.data(), at) << "it was copied";
-        EXPECT_EQ(taken, text);
-        return result_text(Json{{"ok", fields.done().ok()}});
+        const CommandRow row{.name = "test", .fields = {fields::text("changes")}};
+        const bool good = read_fields(row, request).ok();
+        Asked asked(request);
+        EXPECT_EQ(asked.text("changes").data(), at) << "it was copied";
+        EXPECT_EQ(asked.text("changes"), text);
+        return result_text(Json{{"ok", good}});
       });
   EXPECT_EQ(answer, R"({"v":1,"ok":true,"result":{"ok":true}})");
 }

@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "base/printable.h"
+#include "control/answer_text.h"
 #include "control/json.h"
 #include "net/text.h"
 
@@ -195,10 +195,6 @@ Result<Json> list_routes(const SourcedRib& rib, const std::string& within, const
 
 namespace {
 
-std::string word(const Json& j, const char* field) {
-  return printable(j.at(field).get_ref<const std::string&>());
-}
-
 // What leads_to said.
 std::string leads_to_text(const Json& a, const std::string& indent) {
   std::string t;
@@ -207,22 +203,15 @@ std::string leads_to_text(const Json& a, const std::string& indent) {
       t += fmt::format("{}{}\n", indent, printable(line.get_ref<const std::string&>()));
   }
   for (const Json& n : a.at("neighbours")) {
-    const std::string macs =
-        n.contains("destination") ? fmt::format("{} <- {}", word(n, "destination"), word(n, "source")) : "no address";
+    const std::string macs = n.contains("destination")
+                                 ? fmt::format("{} <- {}", word_of(n, "destination"), word_of(n, "source"))
+                                 : "no address";
     t += fmt::format("{}{} port {}{} mtu {}  {} bucket{}, {:.1f} %\n", indent, macs, n.at("port").get<unsigned>(),
                      n.contains("vlan") ? fmt::format(" vlan {}", n.at("vlan").get<unsigned>()) : "",
                      n.at("mtu").get<unsigned>(), n.at("buckets").get<uint64_t>(), n.at("buckets") == 1 ? "" : "s",
                      n.at("share").get<double>() * 100);
   }
   return t;
-}
-
-// Where a list goes on.
-std::string rest_text(const Json& r, const char* list) {
-  const size_t from = r.at("from").get<size_t>(), last = from + r.at(list).size() - 1,
-               total = r.at("total").get<size_t>();
-  if (last >= total) return {};
-  return fmt::format("{} to {} of {}; continue with --from {}\n", from, last, total, last + 1);
 }
 
 // Where its addresses come from.
@@ -246,44 +235,44 @@ const char* origin_of(const NextHops& hops, const std::string& name) {
 }  // namespace
 
 std::string route_explanation_text(const Json& r) {
-  if (r.at("total") == 0) return fmt::format("no route covers {}\n", word(r, "for"));
+  if (r.at("total") == 0) return fmt::format("no route covers {}\n", word_of(r, "for"));
   std::string t;
   for (const Json& route : r.at("routes")) {
-    t += fmt::format("{} -> {}\n", word(route, "prefix"), word(route, "next_hop"));
+    t += fmt::format("{} -> {}\n", word_of(route, "prefix"), word_of(route, "next_hop"));
     bool best = true;
     for (const Json& c : route.at("candidates")) {
-      t += fmt::format("  {} {} preference {} metric {} -> {}{}\n", best ? "*" : " ", word(c, "source"),
-                       c.at("preference").get<unsigned>(), c.at("metric").get<uint32_t>(), word(c, "next_hop"),
-                       best ? fmt::format("   ({})", word(route, "why")) : "");
+      t += fmt::format("  {} {} preference {} metric {} -> {}{}\n", best ? "*" : " ", word_of(c, "source"),
+                       c.at("preference").get<unsigned>(), c.at("metric").get<uint32_t>(), word_of(c, "next_hop"),
+                       best ? fmt::format("   ({})", word_of(route, "why")) : "");
       if (c.contains("path")) {
-        t += fmt::format("      {}{}{}\n", word(c, "path"), c.contains("behind") ? "; " : "",
-                         c.contains("behind") ? word(c, "behind") : "");
+        t += fmt::format("      {}{}{}\n", word_of(c, "path"), c.contains("behind") ? "; " : "",
+                         c.contains("behind") ? word_of(c, "behind") : "");
       }
       best = false;
     }
     for (const Json& a : route.at("adjacencies")) {
-      t += leads_to_text(a, fmt::format("    {}: ", word(a, "table")));
+      t += leads_to_text(a, fmt::format("    {}: ", word_of(a, "table")));
     }
   }
-  return t + rest_text(r, "routes");
+  return t + more_text(r, r.at("routes").size());
 }
 
 std::string route_list_text(const Json& r) {
   if (r.at("routes").empty()) return "no routes\n";
   size_t prefixes = 6, hops = 8;
   for (const Json& route : r.at("routes")) {
-    prefixes = std::max(prefixes, word(route, "prefix").size());
-    hops = std::max(hops, word(route, "next_hop").size());
+    prefixes = std::max(prefixes, word_of(route, "prefix").size());
+    hops = std::max(hops, word_of(route, "next_hop").size());
   }
   std::string t = fmt::format("{:<{}}  {:<{}}  source\n", "prefix", prefixes, "next hop", hops);
   for (const Json& route : r.at("routes")) {
     const auto others = route.at("others").get<size_t>();
-    t += fmt::format("{:<{}}  {:<{}}  {}{}{}\n", word(route, "prefix"), prefixes, word(route, "next_hop"), hops,
-                     word(route, "source"),
+    t += fmt::format("{:<{}}  {:<{}}  {}{}{}\n", word_of(route, "prefix"), prefixes, word_of(route, "next_hop"), hops,
+                     word_of(route, "source"),
                      route.at("metric") == 0 ? "" : fmt::format(", metric {}", route.at("metric").get<uint32_t>()),
                      others == 0 ? "" : fmt::format(", {} more", others));
   }
-  return t + rest_text(r, "routes");
+  return t + more_text(r, r.at("routes").size());
 }
 
 Json list_next_hops(const NamedNextHops& adjacencies, size_t from, size_t count) {
@@ -302,10 +291,10 @@ Json list_next_hops(const NamedNextHops& adjacencies, size_t from, size_t count)
 std::string next_hops_text(const Json& r) {
   std::string t;
   for (const Json& hop : r.at("next_hops")) {
-    t += fmt::format("{}   ({})\n", word(hop, "next_hop"), word(hop, "origin"));
+    t += fmt::format("{}   ({})\n", word_of(hop, "next_hop"), word_of(hop, "origin"));
     t += leads_to_text(hop, "  ");
   }
-  return t + rest_text(r, "next_hops");
+  return t + more_text(r, r.at("next_hops").size());
 }
 
 }  // namespace sluice

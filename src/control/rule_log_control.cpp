@@ -11,9 +11,11 @@
 #include "base/counted.h"
 #include "base/thread.h"
 #include "control/acl_images.h"
+#include "control/answer_text.h"
+#include "control/command.h"
+#include "control/control.h"
 #include "control/json.h"
 #include "control/key_text.h"
-#include "control/request.h"
 #include "formats/native_rules.h"
 #include "net/text.h"
 #include "tables/acl/sections.h"
@@ -87,6 +89,12 @@ std::string rule_event_text(const Json& e) {
                      e.at("input").is_null() ? std::string() : ", from " + word(e.at("input")));
 }
 
+std::string rule_events_text(const Json& r) {
+  std::string text;
+  for (const Json& event : r.at("events")) text += printable(rule_event_text(event)) + "\n";
+  return text;
+}
+
 RuleLogControl::RuleLogControl(std::shared_ptr<RuleLog> log, std::function<void(const std::string& line)> write)
     : log_(std::move(log)), write_(std::move(write)) {}
 
@@ -140,17 +148,7 @@ void RuleLogControl::turn(bool tell_missed) {
   }
 }
 
-Result<Json> RuleLogControl::run(Json& request) {
-  RequestFields fields(request);
-  (void)fields.text("command");
-  const bool newest = !request.contains("after");
-  const uint64_t after = fields.number("after", 0, ~uint64_t{0}, 0);
-  const uint64_t count = fields.number("count", 1, kMostAsked, 100);
-  if (auto ok = fields.done(); !ok) return std::move(ok).error();
-  return show(after, newest, count);
-}
-
-Result<Json> RuleLogControl::show(uint64_t after, bool newest, uint64_t count) {
+Json RuleLogControl::show(uint64_t after, bool newest, uint64_t count) {
   Json events = Json::array();
   uint64_t first = 0, missed = 0;
   {
@@ -168,6 +166,32 @@ Result<Json> RuleLogControl::show(uint64_t after, bool newest, uint64_t count) {
   return Json{{"logged", sums.logged}, {"not_logged", sums.missed},
               {"rate", log_->rate()},  {"events", std::move(events)},
               {"next", first},         {"missed", missed}};
+}
+
+std::vector<CommandRow> log_commands() {
+  using namespace fields;
+  return {
+      {.name = "show log",
+       .help = "The packets that rules with 'log' decided, the newest last: time, verdict, five-tuple, length, rule, "
+               "input. They are also written to the process log. Packets beyond 'sluice run --log-rate' are counted "
+               "alone.",
+       .examples = "sluice show log\nsluice show log --follow -o json --control /run/sluice/control",
+       .fields = {number("after", 0, ~uint64_t{0}).means("the number of an event; absent: the newest events"),
+                  count(RuleLogControl::kMostAsked, 100, 100, "At most so many of the newest")},
+       .run = [](Control& c, Asked& asked) -> Result<Json> {
+         const bool newest = !asked.has("after");
+         return c.log->show(newest ? 0 : asked.number("after"), newest, asked.number("count"));
+       },
+       .text =
+           [](const Json& r, Rates*) {
+             return rule_events_text(r) + fmt::format("{} logged, {} not logged (each rule logs {} a second)\n",
+                                                      counted(count_of(r, "logged"), "packet"),
+                                                      with_commas(count_of(r, "not_logged")),
+                                                      with_commas(count_of(r, "rate")));
+           },
+       .path = "log",
+       .there = [](const Control& c) { return c.log != nullptr; }},
+  };
 }
 
 }  // namespace sluice

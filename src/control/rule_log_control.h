@@ -34,19 +34,17 @@ class RuleLogControl {
   // No packets come any more: writes what is left, and ends the thread. Not from `write`.
   void finish();
 
-  static bool answers(std::string_view command) { return command == "show log"; }
   // {"logged", "not_logged", "rate", "events": [...], "next", "missed"}: events after the one of number `after`, oldest
-  // first, at most `count`, without `after` the newest; `next`: `after` of the request that goes on; `missed`: how many
-  // of those asked for are no longer kept. An event: {"number", "timestamp_ns", "table", "rule", "file", "line",
+  // first, at most `count`, where `newest` those at the end; `next`: `after` of the request that goes on; `missed`: how
+  // many of those asked for are no longer kept. An event: {"number", "timestamp_ns", "table", "rule", "file", "line",
   // "text", "verdict", "flow", "family", "src_ip", "dest_ip", "src_port", "dest_port", "proto", "bytes", "ip_bytes",
   // "input", "element", "worker"}; file, line, ports and input are null where there is none. Any thread.
-  Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
+  nlohmann::ordered_json show(uint64_t after, bool newest, uint64_t count);
 
  private:
   RuleLogControl(std::shared_ptr<RuleLog> log, std::function<void(const std::string& line)> write);
   void work(const std::stop_token& stop);
   void turn(bool tell_missed);
-  Result<nlohmann::ordered_json> show(uint64_t after, bool newest, uint64_t count);
 
   const std::shared_ptr<RuleLog> log_;
   const std::function<void(const std::string&)> write_;
@@ -61,5 +59,7 @@ bool has_logging_rules(const TableSet& tables);
 
 // One event as a line for people: that of the log, and of `show log`.
 std::string rule_event_text(const nlohmann::ordered_json& event);
+// Those of an answer to `show log`, for a terminal.
+std::string rule_events_text(const nlohmann::ordered_json& answer);
 
 }  // namespace sluice

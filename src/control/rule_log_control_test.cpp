@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "control/command.h"
 #include "tables/acl/algorithms.h"
 
 namespace sluice {
@@ -83,11 +84,9 @@ class RuleLogEvents : public ::testing::Test {
       p.source = 0;
     });
   }
-  Json ask(Json fields = Json::object()) {
-    fields["command"] = "show log";
-    auto said = control->run(fields);
-    EXPECT_TRUE(said.ok()) << to_string(said.error());
-    return said.ok() ? *said : Json();
+  Json ask(const Json& fields = Json::object()) {
+    return control->show(fields.value("after", uint64_t{0}), !fields.contains("after"),
+                         fields.value("count", uint64_t{100}));
   }
 
   Written written;
@@ -197,8 +196,7 @@ TEST_F(RuleLogEvents, RefuseWhatIsNoField) {
   start(1);
   for (const Json& wrong : {Json{{"count", 0u}}, Json{{"count", 1001u}}, Json{{"after", -1}}, Json{{"afer", 1u}}}) {
     Json request = wrong;
-    request["command"] = "show log";
-    EXPECT_FALSE(control->run(request).ok()) << wrong.dump();
+    EXPECT_FALSE(read_fields(*find_command("show log"), request).ok()) << wrong.dump();
   }
 }
 

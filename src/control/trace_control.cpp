@@ -9,9 +9,11 @@
 #include <optional>
 
 #include "base/counted.h"
+#include "control/answer_text.h"
+#include "control/command.h"
+#include "control/control.h"
 #include "control/json.h"
 #include "control/key_text.h"
-#include "control/request.h"
 #include "formats/native_rules.h"
 #include "net/parse.h"
 #include "net/text.h"
@@ -227,33 +229,17 @@ void TraceControl::digest(LiveTables& tables) {
   for (const auto& packet : through) shown_.push_back({packet->number, texts.text(*packet)});
 }
 
-bool TraceControl::answers(std::string_view command) const {
-  return command == "trace add" || command == "trace clear" || command == "show trace";
-}
-
-Result<std::string> TraceControl::run(Json& request) {
-  RequestFields fields(request);
-  const std::string command = fields.text("command");
-  if (command == "trace add") {
-    const uint64_t packets = fields.number("packets", 1, kMostPackets, 0);
-    const std::string filter = fields.text("filter", "");
-    if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    if (packets == 0) return Error("the field 'packets' is missing");
-    return add(packets, filter);
-  }
-  const uint64_t count = command == "show trace" ? fields.number("count", 1, kMostPackets, kMostPackets) : 0;
-  if (auto ok = fields.done(); !ok) return std::move(ok).error();
-  if (command == "show trace") return show(count);
+Json TraceControl::clear() {
   taps_->stop(Tap::kTrace);
   const size_t cleared = shown_.size();
   shown_.clear();
   order_.reset();
   asked_ = 0;
   filter_.clear();
-  return fmt::format(R"({{"cleared":{}}})", cleared);
+  return {{"cleared", cleared}};
 }
 
-Result<std::string> TraceControl::add(uint64_t packets, const std::string& filter) {
+Result<Json> TraceControl::add(uint64_t packets, const std::string& filter) {
   if (engine_.by_packets())
     return Error("the packet scheduler runs this graph, and follows no packets",
                  "put Print elements into it, or run it without queues, timers and scripts");
@@ -263,9 +249,7 @@ Result<std::string> TraceControl::add(uint64_t packets, const std::string& filte
   order_ = taps_->start(Tap::kTrace, std::move(*rules), packets, kMostBytes);
   asked_ = packets;
   filter_ = filter;
-  std::string json = fmt::format(R"({{"asked":{},"filter":)", packets);
-  append_json(json, filter);
-  return json + '}';
+  return Json{{"asked", packets}, {"filter", filter}};
 }
 
 std::string TraceControl::show(size_t count) {
@@ -286,6 +270,57 @@ std::string TraceControl::show(size_t count) {
   }
   json += "]}";
   return json;
+}
+
+namespace {
+bool has_trace(const Control& c) {
+  return c.trace != nullptr;
+}
+}  // namespace
+
+std::vector<CommandRow> trace_commands() {
+  using namespace fields;
+  constexpr uint64_t kMost = TraceControl::kMostPackets;
+  return {
+      {.name = "show trace",
+       .help = "The packets that 'sluice trace add' asked for: when and where each came in, its elements and their "
+               "edits, the rule, route and adjacency that decided, what became of it, the generation of tables it met, "
+               "and the worker or device.",
+       .examples = "sluice show trace\nsluice show trace -o json --control /run/sluice/control",
+       .fields = {number("count", 1, kMost, kMost).means("the last so many of the packets that are through")},
+       .run_as_text = [](Control& c, Asked& asked) -> Result<std::string> {
+         return c.trace->show(asked.number("count"));
+       },
+       .text = [](const Json& r, Rates*) { return printable(trace_text(r)); },
+       .watched = true,
+       .path = "trace",
+       .there = has_trace},
+      {.name = "trace",
+       .help = "Follows packets through a running process: 'trace add' asks for the next N that are received, 'show "
+               "trace' says what became of each and why, 'trace clear' ends it. While nothing is asked for, packets "
+               "cost the same as without; at most 1,000 packets of 16 KiB are kept.",
+       .examples = "sluice trace add 20 udp from any to any port 53\nsluice show trace\nsluice trace clear"},
+      {.name = "trace add",
+       .help = "Follows the next packets that are received and match. What was traced before is forgotten.",
+       .examples = "sluice trace add 10\n"
+                   "sluice trace add 100 tcp from 10.0.0.0/8 to any port 443 --control /run/sluice/control",
+       .fields = {number("packets", 1, kMost).needed().as("packets", "N", "How many packets, 1 to 1000"),
+                  packet_filter()},
+       .run = [](Control& c, Asked& asked) { return c.trace->add(asked.number("packets"), asked.text("filter")); },
+       .text =
+           [](const Json& r, Rates*) {
+             return fmt::format("the next {} will be traced; see them with: sluice show trace\n",
+                                counted(count_of(r, "asked"), "packet"));
+           },
+       .there = has_trace},
+      {.name = "trace clear",
+       .help = "Ends tracing and forgets the traced packets.",
+       .examples = "sluice trace clear",
+       .run = [](Control& c, Asked&) -> Result<Json> { return c.trace->clear(); },
+       .text = [](const Json& r,
+                  Rates*) { return fmt::format("{} forgotten\n", counted(count_of(r, "cleared"), "packet")); },
+       .there = has_trace},
+  };
 }
 
 }  // namespace sluice

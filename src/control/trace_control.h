@@ -34,15 +34,12 @@ class TraceControl {
   // Explains the packets that are through.
   void digest(LiveTables& tables);
 
-  bool answers(std::string_view command) const;
-  // The text of the result.
-  Result<std::string> run(nlohmann::ordered_json& request);
+  // The result of `trace add`; `show trace` of the packets that are through the last `count`, as text; `trace clear`.
+  Result<nlohmann::ordered_json> add(uint64_t packets, const std::string& filter);
+  std::string show(size_t count);
+  nlohmann::ordered_json clear();
 
  private:
-  Result<std::string> add(uint64_t packets, const std::string& filter);
-  // Of the packets that are through the last `count`.
-  std::string show(size_t count);
-
   struct Shown {
     uint64_t number;
     std::string json;

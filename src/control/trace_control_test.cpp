@@ -15,6 +15,7 @@
 #include "control/capture_control.h"
 #include "control/json.h"
 #include "control/live_fuzz_input.h"
+#include "control/request.h"
 #include "elements/register_all.h"
 #include "elements/tables.h"
 #include "exec/emu/emu_device.h"
@@ -103,9 +104,8 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   LiveTables live(*router, *plan, (*engine)->publisher(), *tables, std::move(models), report.loads, 0);
   const auto order = options.taps->start(Tap::kTrace, {}, first_alone ? 1 : packets, size_t{1} << 24);
   CaptureControl capture(**engine, options.taps);
-  Json start{{"command", "capture start"}, {"snap_bytes", 60u}, {"at", at}};
   if (!first_alone) {
-    EXPECT_TRUE(capture.run(start).ok());
+    EXPECT_TRUE(capture.start({.at = at}, CaptureControl::kMostPackets, 60).ok());
   }
   RunReport done;
   EXPECT_TRUE((*engine)->run(done).ok());
@@ -122,8 +122,7 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   }
   EXPECT_FALSE(options.taps->armed());
   while (!first_alone) {
-    Json read{{"command", "capture read"}, {"capture", 1u}};
-    const auto answer = capture.run(read);
+    const auto answer = capture.read(1);
     EXPECT_TRUE(answer.ok());
     for (const Json& packet : (*answer)["packets"]) {
       const auto comment = packet["comment"].get<std::string>();
@@ -244,7 +243,7 @@ TEST(Trace, FilterIsARuleWithOrWithoutItsVerb) {
 }
 
 Json ask(FuzzedRuntime& runtime, Json request) {
-  request["v"] = Control::kVersion;
+  request["v"] = kControlVersion;
   const Json said = Json::parse(runtime.control->answer(request.dump()));
   EXPECT_TRUE(said["ok"].get<bool>()) << said.dump();
   return said["result"];

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "control/command.h"
 #include "control/request.h"
 
 namespace sluice {
@@ -24,29 +26,6 @@ namespace {
 constexpr uint64_t kFreshNs = 200'000'000;
 constexpr size_t kMostSaid = 64;
 constexpr size_t kTopRules = 20;  // of each access list, in /metrics
-
-// What may be asked by /api/v1/NAME: the command, and the fields that it takes from the query.
-struct Path {
-  std::string_view name, command;
-  std::vector<std::string_view> texts, numbers, flags;
-};
-const std::vector<Path>& paths() {
-  static const std::vector<Path> all = {
-      {"report", "show report", {}, {"rules"}, {"buckets"}},
-      {"runtime", "show runtime", {}, {}, {}},
-      {"drops", "show drops", {}, {}, {}},
-      {"ports", "show ports", {}, {}, {}},
-      {"tables", "show tables", {}, {}, {}},
-      {"qos", "show qos", {}, {}, {}},
-      {"graph", "graph show", {}, {}, {}},
-      {"trace", "show trace", {}, {"count"}, {}},
-      {"log", "show log", {}, {"after", "count"}, {}},
-      {"rules", "show rules", {"table", "order"}, {"from", "count"}, {"hits"}},
-      {"routes", "show routes", {"for", "table"}, {"from", "count"}, {}},
-      {"adjacencies", "show adjacencies", {"table"}, {"from", "count"}, {}},
-  };
-  return all;
-}
 
 HttpAnswer json_answer(int status, const Json& json) {
   HttpAnswer answer;
@@ -286,30 +265,43 @@ HttpAnswer Windows::metrics() {
   return answer;
 }
 
+namespace {
+
+// The request of a query for this row; else the answer that says what is wrong.
+std::optional<HttpAnswer> read_query(const CommandRow& row, const HttpRequest& request, Json& body) {
+  using Type = CommandField::Type;
+  body = {{"v", kControlVersion}, {"command", row.name}};
+  for (const auto& [key, value] : request.query) {
+    const auto field =
+        std::ranges::find_if(row.fields, [&](const CommandField& f) { return f.name == key && !f.is_local; });
+    const Type type = field == row.fields.end() ? Type::kPreset : field->type;
+    if (type == Type::kText) {
+      body[key] = value;
+    } else if (type == Type::kFlag && (value == "true" || value == "false")) {
+      body[key] = value == "true";
+    } else if (type == Type::kNumber) {
+      uint64_t number = 0;
+      const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (read.ec != std::errc() || read.ptr != value.data() + value.size())
+        return error_answer(400, fmt::format("{}={} is not a number", key, value));
+      body[key] = number;
+    } else {
+      return error_answer(400, fmt::format("{}={} is not for /api/v1/{}", key, value, row.path));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 HttpAnswer Windows::api(const std::string& name, const HttpRequest& request) {
   std::vector<std::string> names;
-  for (const Path& path : paths()) {
-    names.emplace_back(path.name);
-    if (path.name != name) continue;
-    Json body{{"v", kControlVersion}, {"command", path.command}};
-    for (const auto& [key, value] : request.query) {
-      const auto among = [&wanted = key](const std::vector<std::string_view>& fields) {
-        return std::ranges::find(fields, wanted) != fields.end();
-      };
-      if (among(path.texts)) {
-        body[key] = value;
-      } else if (among(path.flags) && (value == "true" || value == "false")) {
-        body[key] = value == "true";
-      } else if (among(path.numbers)) {
-        uint64_t number = 0;
-        const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
-        if (read.ec != std::errc() || read.ptr != value.data() + value.size())
-          return error_answer(400, fmt::format("{}={} is not a number", key, value));
-        body[key] = number;
-      } else {
-        return error_answer(400, fmt::format("{}={} is not for /api/v1/{}", key, value, name));
-      }
-    }
+  for (const CommandRow& row : command_rows()) {
+    if (row.path.empty()) continue;
+    names.push_back(row.path);
+    if (row.path != name) continue;
+    Json body;
+    if (auto wrong = read_query(row, request, body)) return std::move(*wrong);
     const Said* said = ask(body);
     if (said == nullptr) return error_answer(503, "a change is being made", "try again");
     if (!said->ok) return json_answer(400, {{"error", said->what}});

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "formats/rule_files.h"
 #include "graph/arguments.h"
+#include "graph/table_set.h"
 #include "tables/acl/algorithms.h"
 #include "tables/image.h"
 #include "tables/lpm/algorithms.h"
@@ -18,9 +19,8 @@
 namespace sluice {
 
 // Errors: no table of that name, with the nearest one.
-inline Result<std::shared_ptr<const Image>> find_table(
-    const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables, std::string_view kind,
-    const std::string& name) {
+inline Result<std::shared_ptr<const Image>> find_table(const NamedImages& tables, std::string_view kind,
+                                                       const std::string& name) {
   if (const auto it = tables.find(name); it != tables.end()) return it->second;
   std::vector<std::string> names;
   for (const auto& [known, image] : tables) names.push_back(known);

@@ -58,6 +58,13 @@ Result<RuleFormatChoice> parse_rule_format(std::string_view word) {
                near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
 }
 
+std::string rule_format_problem(const std::string& word) {
+  const auto choice = parse_rule_format(word);
+  if (choice.ok()) return {};
+  const Error& e = choice.error();
+  return e.hint.empty() ? e.message : fmt::format("{} ({})", e.message, e.hint);
+}
+
 RuleFormat detect_rule_format(std::string_view text) {
   const size_t start = text.find_first_not_of(" \t\r\n");
   if (start != std::string_view::npos && text[start] == '{') return RuleFormat::kNft;

@@ -27,6 +27,8 @@ inline constexpr const char* kRuleFormatHelp = "auto, classbench, native, vpp, i
 const char* to_string(RuleFormat format);
 // One of the words of the help. Errors: another word, with the nearest; a chain where there are none.
 Result<RuleFormatChoice> parse_rule_format(std::string_view word);
+// What is wrong with one on a command line; empty: nothing.
+std::string rule_format_problem(const std::string& word);
 
 // By the first line that is neither blank nor a comment: '@' begins a ClassBench rule, '*' an iptables table, "set
 // acl-plugin" a VPP command; '{' at the very start is JSON, of nft. Else native.

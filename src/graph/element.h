@@ -84,7 +84,8 @@ struct StageTraits {
 
 // A table that an element declares, to be loaded before the graph starts.
 struct TableDeclaration {
-  enum class Type : uint8_t { kAcl, kRoutes, kAdjacency } type;
+  using Type = TableType;
+  Type type;
   std::string name;
   std::vector<std::string> files;  // empty: inline text
   std::string text;                // inline content, where the table is written in the configuration itself

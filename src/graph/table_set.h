@@ -2,6 +2,7 @@
 // TableSet: the named tables of one generation, as shared immutable images.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,11 +11,18 @@
 
 namespace sluice {
 
+enum class TableType : uint8_t { kAcl, kRoutes, kAdjacency };
+
+using NamedImages = std::map<std::string, std::shared_ptr<const Image>, std::less<>>;
+
 // Cheap to copy: a change copies the set and replaces one image.
 struct TableSet {
-  std::map<std::string, std::shared_ptr<const Image>, std::less<>> acls;
-  std::map<std::string, std::shared_ptr<const Image>, std::less<>> routes;
-  std::map<std::string, std::shared_ptr<const Image>, std::less<>> adjacencies;
+  NamedImages acls, routes, adjacencies;
+
+  NamedImages& of(TableType type) {
+    return type == TableType::kAcl ? acls : type == TableType::kRoutes ? routes : adjacencies;
+  }
+  const NamedImages& of(TableType type) const { return const_cast<TableSet*>(this)->of(type); }
 };
 
 }  // namespace sluice

@@ -22,6 +22,7 @@
 
 #include "base/input_file.h"
 #include "control/acl_change.h"
+#include "control/command.h"
 #include "control/command_text.h"
 #include "control/request.h"
 #include "control/rule_list.h"
@@ -231,10 +232,8 @@ std::vector<Case> readers() {
   // Requests and answers.
   const auto request = [](const std::string& line) -> Result<bool> {
     (void)answer_request(line, [](Json& r) -> Result<std::string> {
-      RequestFields fields(r);
-      (void)fields.text("command");
-      (void)fields.text("changes", "");
-      return fields.done().ok() ? Result<std::string>("{}") : Result<std::string>(Error("no"));
+      static const CommandRow row{.name = "x", .fields = {fields::text("changes", "")}};
+      return read_fields(row, r).ok() ? Result<std::string>("{}") : Result<std::string>(Error("no"));
     });
     return true;
   };
