@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "control/command.h"
 #include "tests/testing/run_sluice.h"
 
 namespace sluice {
@@ -47,6 +48,21 @@ TEST_F(CliHelpTest, HelpOfACommandIsThatOfItsOption) {
   EXPECT_NE(wrong.err.find("'rum' is not a command of 'sluice'"), std::string::npos) << wrong.err;
   EXPECT_NE(wrong.err.find("did you mean 'run'?"), std::string::npos) << wrong.err;
   EXPECT_EQ(sluice("help bench rout").code, 2);
+}
+
+TEST_F(CliHelpTest, WhatAsksARunningProcessIsARow) {
+  std::set<std::string> shown, rows, groups;
+  for (const CommandRow& row : command_rows()) {
+    if (!row.on_command_line) continue;
+    rows.insert(row.name);
+    groups.insert(row.name.substr(0, row.name.find(' ')));
+  }
+  for (const std::string& command : commands()) {
+    if (groups.contains(command.substr(0, command.find(' ')))) shown.insert(command);
+  }
+  // The group `show` has what reads a configuration, too.
+  EXPECT_EQ(shown.erase("show") + shown.erase("show plan"), 2u);
+  EXPECT_EQ(shown, rows);
 }
 
 // CLI11 takes -1 for 2^64 - 1, 010 for 8 and 0x10 for 16: a limit that was mistyped would be none. Every option and

@@ -15,6 +15,7 @@
 #include "control/control_socket.h"
 #include "control/live_tables.h"
 #include "control/report.h"
+#include "control/request.h"
 #include "elements/register_all.h"
 #include "formats/native_rules.h"
 #include "formats/rule_files.h"

@@ -209,7 +209,7 @@ void add_row(Command group, const CommandRow& row, const std::string& section) {
   asked->values.resize(row.fields.size());
   auto run = std::make_shared<std::function<Exit()>>([asked] { return show_answer(*asked); });
   Command sub = add_subcommand(group, row.name.substr(row.name.rfind(' ') + 1), section, row.help, row.examples,
-                               [run] { return answered(*run); });
+                               [run, asked] { return answered(*run); });
   add_socket_option(sub, *asked);
   if (row.watched) add_watch_options(sub, *asked);
   for (const bool last : {false, true}) {

@@ -199,6 +199,8 @@ std::string field_text(const CommandField& field) {
   if (field.type == Type::kNumber && !field.otherwise.is_null()) t += fmt::format(" ({})", field.otherwise.dump());
   if (field.otherwise.is_string() && field.otherwise != "")
     t += fmt::format(" ({})", field.otherwise.get<std::string>());
+  // On the command line it is written in words.
+  if (field.type == Type::kPacket) return t + "; bytes in hexadecimal, from the Ethernet header on";
   return field.help.empty() ? t : t + "; " + field.help;
 }
 

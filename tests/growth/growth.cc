@@ -3,6 +3,7 @@
 // and on any other, and no loop is left out, be it in a library.
 //
 // Run by itself: the program starts itself again under valgrind.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <valgrind/callgrind.h>
