@@ -22,7 +22,7 @@
 #include "base/scope_exit.h"
 #include "control/live_tables.h"
 #include "elements/tables.h"
-#include "exec/hits.h"
+#include "exec/account/hits.h"
 #include "exec/plan.h"
 #include "exec/publisher.h"
 #include "graph/router.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "exec/account/counters.h"
 #include "exec/ports.h"
-#include "exec/stats.h"
 #include "qos/port_qos.h"
 
 namespace sluice {

@@ -4,15 +4,15 @@
 
 #include <chrono>
 
+#include "exec/account/hits.h"
+#include "exec/account/rule_log.h"
 #include "exec/batch_rules.h"
 #include "exec/device_set.h"
 #include "exec/egress.h"
 #include "exec/engine.h"
 #include "exec/generation.h"
-#include "exec/hits.h"
 #include "exec/job.h"
 #include "exec/ordered.h"
-#include "exec/rule_log.h"
 #include "exec/scheduler/scheduler.h"
 #include "exec/worker.h"
 #include "graph/graph_files.h"

@@ -8,8 +8,8 @@
 
 #include "base/run_files.h"
 #include "elements/tables.h"
+#include "exec/account/counters.h"
 #include "exec/plan.h"
-#include "exec/stats.h"
 #include "graph/click/syntax.h"
 #include "graph/router.h"
 

@@ -17,13 +17,13 @@
 
 #include "base/histogram.h"
 #include "base/run_files.h"
+#include "exec/account/counters.h"
+#include "exec/account/packet_taps.h"
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
 #include "exec/egress_qos.h"
 #include "exec/live_ports.h"
-#include "exec/packet_taps.h"
 #include "exec/ports.h"
-#include "exec/stats.h"
 #include "qos/class_map.h"
 #include "tables/adjacency/neighbours.h"
 

@@ -1,6 +1,6 @@
 // host only
 #include "exec/worker.h"
-#include "exec/rule_log.h"
+#include "exec/account/rule_log.h"
 
 #include "base/assert.h"
 
@@ -46,8 +46,8 @@ class Worker::Context final : public HostContext {
   void forward(unsigned output, const Selection& packets) override { worker_.leave(node_, output, packets); }
   void drop(Batch& batch, uint32_t i, DropReason reason) override { worker_.drop_row(element_, batch, i, reason); }
   void lose(uint32_t count, DropReason reason) override {
-    worker_.stats_.generated += count;
-    worker_.drop(element_, reason, count);
+    worker_.account_.stats.generated += count;
+    worker_.account_.drop(element_, reason, count);
   }
 
   Batch* spawn(unsigned output, size_t bytes) override {
@@ -80,7 +80,7 @@ class Worker::Context final : public HostContext {
     record.text.assign(text);
   }
   uint8_t limiter() const override { return worker_.limiter_[element_]; }
-  unsigned worker() const override { return worker_.id_; }
+  unsigned worker() const override { return worker_.account_.worker(); }
 
  private:
   Worker& worker_;
@@ -94,11 +94,11 @@ class Worker::Context final : public HostContext {
 Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_path)
     : plan_(plan),
       router_(router),
-      id_(id),
+      account_(id),
       tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()},
       fast_path_(fast_path) {
   for (auto& burst : bursts_) burst = std::make_unique<FastBurst>();
-  stats_.elements.resize(router.elements.size());
+  account_.stats.elements.resize(router.elements.size());
   uint32_t inputs = 0;
   for (const PlanNode& node : plan.nodes) {
     first_input_.push_back(inputs);
@@ -125,12 +125,6 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
 
 Worker::~Worker() = default;
 
-void Worker::record_logged(const LoggedRules& logs, uint32_t row, const Packet& p, uint32_t bytes) {
-  logs.record(id_, p.rule, [&](LoggedPacket& packet) {
-    fill_logged(packet, row, p.key, bytes, p.end - std::min<uint32_t>(p.end, p.l3));
-  });
-}
-
 void Worker::fill_logged(LoggedPacket& packet, uint32_t row, const FlowKey& key, uint32_t bytes,
                          uint32_t ip_bytes) const {
   packet.timestamp_ns = walk_->batch->timestamp_ns(row);
@@ -138,10 +132,6 @@ void Worker::fill_logged(LoggedPacket& packet, uint32_t row, const FlowKey& key,
   packet.bytes = bytes;
   packet.ip_bytes = ip_bytes;
   if (walk_->batch == walk_->root) packet.source = walk_->source;
-}
-
-void Worker::drop(unsigned element, DropReason reason, uint64_t count) {
-  stats_.elements[element].drops[static_cast<size_t>(reason)] += count;
 }
 
 void Worker::deliver(const PlanTarget& target, const Selection& packets) {
@@ -162,14 +152,9 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   walk_ = &walk;
   share.sent.resize(plan_.sinks.size());
   share.passed.resize(plan_.passed.size());
-  const uint64_t bytes = batch.bytes(share.packets);
   const uint32_t packets = share.packets.count();
-  stats_.packets_in += packets;
-  stats_.bytes_in += bytes;
-  ElementCounters& at_source = stats_.elements[plan_.sources[source].element];
-  at_source.packets += packets;
-  at_source.bytes += bytes;
-  ++stats_.batches;
+  account_.come_in(plan_.sources[source].element, packets, batch.bytes(share.packets));
+  ++account_.stats.batches;
 
   walk.snapshot = &snapshot;
   walk.root = walk.batch = &batch;
@@ -199,6 +184,7 @@ bool Worker::finish() {
 // Goes on until the walk waits for a device (false) or is at its end.
 bool Worker::advance(Walk& walk) {
   walk_ = &walk;
+  account_to(walk);
   while (true) {
     if (!run_nodes(walk)) return false;
     if (walk.next_child == walk.children.size()) {
@@ -214,9 +200,10 @@ void Worker::start_child(Walk& walk, const Child& child) {
   // All packets of one generation have made theirs before one of the next goes on.
   if (child.generation != walk.generation) std::fill(walk.open.begin(), walk.open.end(), nullptr);
   const uint32_t packets = child.batch->size();
-  stats_.generated += packets;
+  account_.stats.generated += packets;
   child.batch->set_first_name(walk.descent.add(*child.batch));
   walk.batch = child.batch;
+  account_to(walk);
   walk.generation = child.generation;
   walk.node = 0;
   walk.round = 0;
@@ -382,36 +369,21 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
     const uint32_t mask = tile.lanes_at(static_cast<uint8_t>(s));
     if (mask == 0) continue;
     const StageSlot& slot = program.stages[s];
-    ElementCounters& counters = stats_.elements[slot.element];
     if (mask != counted_mask) {
       counted_bytes = 0;
       for_lanes(mask, [&](uint32_t i) { counted_bytes += tile.packet[i].length(); });
       counted_mask = mask;
     }
-    counters.packets += static_cast<uint64_t>(std::popcount(mask));
-    counters.bytes += counted_bytes;
     if (slot.moves_extent != 0) counted_mask = 0;
     cpu_stage_kernel(slot.kind)(slot, tile, mask, prefetched);
-    if (const RuleHits::Adder hits = hits_at(slot)) {
-      for_lanes(mask, [&](uint32_t i) { hits.add(tile.packet[i].rule, tile.packet[i].length()); });
-    }
-    if (const LoggedRules* const logs = logs_at(slot)) {
-      for_lanes(mask, [&](uint32_t i) {
-        const Packet& p = tile.packet[i];
-        if (logs->has(p.rule)) [[unlikely]]
-          record_logged(*logs, tile.index[i], p, p.length());
-      });
-    }
     if (node.wide) {
       for_lanes(mask, [&](uint32_t i) { tile.path[i] = node.wide_path(tile.output[i]); });
     } else {
       tile.advance(static_cast<uint8_t>(s), slot.next);
     }
     const uint32_t died = tile.lanes_at(kPathDropped) & tile.valid & ~tile.dead;
-    if (died != 0) {
-      for_lanes(died, [&](uint32_t i) { drop_at(slot, tile.index[i], tile.packet[i]); });
-      tile.dead |= died;
-    }
+    tile.dead |= died;
+    account_.stage(slot.element, mask, counted_bytes, died, TileLanes{*this, tile});
   }
 }
 
@@ -449,9 +421,7 @@ void Worker::run_host(const PlanNode& node, Selection* inputs) {
     inputs[input].clear();
     const uint32_t count = packets.count();
     if (count == 0) continue;
-    ElementCounters& counters = stats_.elements[e];
-    counters.packets += count;
-    counters.bytes += batch.bytes(packets);
+    account_.arrive(e, count, batch.bytes(packets));
     router_.elements[e]->process(context, batch, packets, input);
   }
 }
@@ -464,8 +434,7 @@ void Worker::leave(const PlanNode& node, size_t exit, const Selection& packets) 
   }
   packets.for_each([&](uint32_t i) {
     const Batch& batch = *walk_->batch;
-    const DropReason reason = batch.annotation(i).reason;
-    drop_row(node.elements[0], batch, i, reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
+    drop_row(node.elements[0], batch, i, reason_to_leave(batch.annotation(i).reason));
   });
 }
 
@@ -481,9 +450,7 @@ bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
       inputs[0].merge(inputs[input]);
       inputs[input].clear();
     }
-    ElementCounters& counters = stats_.elements[node.elements[0]];
-    counters.packets += inputs[0].count();
-    counters.bytes += batch.bytes(inputs[0]);
+    account_.arrive(node.elements[0], inputs[0].count(), batch.bytes(inputs[0]));
   }
   std::optional<Lengths> lengths;
   const LentRows* const rows = batch.unfilled();
@@ -511,10 +478,7 @@ void Worker::run_passed(const PlanNode& node, Selection* inputs) {
   const Selection packets = inputs[0];
   inputs[0].clear();
   const uint64_t count = packets.count(), bytes = walk_->batch->bytes(packets);
-  for (const unsigned e : node.elements) {
-    stats_.elements[e].packets += count;
-    stats_.elements[e].bytes += bytes;
-  }
+  for (const unsigned e : node.elements) account_.arrive(e, count, bytes);
   walk_->share->passed[node.passed].merge(packets);
   leave(node, 0, packets);
 }
@@ -529,19 +493,15 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
   }
   const Selection packets = inputs[0];
   inputs[0].clear();
-  ElementCounters& counters = stats_.elements[e];
+  account_.arrive(e, packets.count(), batch.bytes(packets));
   JobShare::Sent& sent = share.sent[sink_index_[e]];
   if (drops_all_[e]) {
     packets.for_each([&](uint32_t i) {
-      ++counters.packets;
-      counters.bytes += batch.bytes(i);
       const DropReason reason = batch.annotation(i).reason;
       drop_row(e, batch, i, reason == DropReason::kNone ? DropReason::kDiscard : reason);
     });
     return;
   }
-  counters.packets += packets.count();
-  counters.bytes += batch.bytes(packets);
   if (&batch == walk_->root) {
     sent.rows.merge(packets);
     return;

@@ -14,20 +14,18 @@
 #include "base/prefetch.h"
 #include "batch/batch.h"
 #include "batch/lengths.h"
+#include "exec/account/account.h"
+#include "exec/account/packet_taps.h"
 #include "exec/cpu/fast.h"
 #include "exec/cpu/tile.h"
 #include "exec/descent.h"
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
 #include "exec/ordered.h"
-#include "exec/packet_taps.h"
 #include "exec/plan.h"
 #include "exec/ports.h"
-#include "exec/stats.h"
 
 namespace sluice {
-
-struct LoggedPacket;
 
 struct PrintRecord {
   uint32_t order;
@@ -167,7 +165,7 @@ class Worker {
   void start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source);
   bool finish();
 
-  WorkerStats& stats() { return stats_; }
+  WorkerStats& stats() { return account_.stats; }
   // By node; empty without a device.
   const std::vector<DeviceCounters>& device_counters() const { return device_counters_; }
   const WorkerDevice& device() const { return device_; }
@@ -277,29 +275,19 @@ class Worker {
     view.store(row, live, packet);
     if (walk_->batch == walk_->root) walk_->share->annotated.add(row);
   }
-  void drop(unsigned element, DropReason reason, uint64_t count = 1);
-  // Where packets of a stage are counted by rules, if anywhere.
-  RuleHits::Adder hits_at(const StageSlot& slot) const { return walk_->snapshot->hits_of(slot.element, id_); }
-  const LoggedRules* logs_at(const StageSlot& slot) const { return walk_->snapshot->logs_of(slot.element); }
-  // Records a packet of row `row` that a rule of `logs` decided.
-  void record_logged(const LoggedRules& logs, uint32_t row, const Packet& p, uint32_t bytes);
-  // What is recorded of it.
+  // Packets are those of the walk's batch from here on. What elements generate has no fates.
+  void account_to(const Walk& walk) {
+    account_.to(walk.snapshot->rules, walk.batch == walk.root ? walk.share->fates : nullptr);
+  }
+  // What is recorded of a packet that a rule with `log` decided.
   void fill_logged(LoggedPacket& packet, uint32_t row, const FlowKey& key, uint32_t bytes, uint32_t ip_bytes) const;
-  // A packet that left a stage by an output without a successor: a packet that is not bad has no reason of its own.
-  void drop_at(const StageSlot& slot, DropReason reason) {
-    drop(slot.element, reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
-  }
-  // The same for a packet with registers.
-  void drop_at(const StageSlot& slot, uint32_t row, const Packet& p) { drop_at(slot, row, p, p.reason); }
-  void drop_at(const StageSlot& slot, uint32_t row, const Packet& p, DropReason reason) {
-    drop_at(slot, reason);
-    note_fate(row, p.rule, p.next_hop, slot.element,
-              reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
-  }
-  // If fates of packets are recorded; packets that elements made have none.
-  void note_fate(uint32_t row, uint32_t rule, uint32_t next_hop, unsigned element, DropReason reason) {
-    if (walk_->share->fates == nullptr || walk_->batch != walk_->root) return;
-    walk_->share->fates[row] = {rule, next_hop, static_cast<uint16_t>(element), reason};
+  // Packets with registers, and one whose result says which stages it met (lanes of Account).
+  struct TileLanes;
+  struct BurstLanes;
+  struct MetPacket;
+  struct MetFrame;
+  void drop(const StageSlot& slot, uint32_t row, const Packet& p, DropReason reason) {
+    account_.drop(slot.element, reason_to_leave(reason), row, p.rule, p.next_hop);
   }
   // A device said what becomes of it.
   void note_device(uint32_t row) {
@@ -313,9 +301,8 @@ class Worker {
   bool takes_fast_path() const { return fast_path_ && walk_->share->fates == nullptr; }
   // A packet whose registers are in the batch.
   void drop_row(unsigned element, const Batch& batch, uint32_t row, DropReason reason) {
-    drop(element, reason);
-    if (&batch != walk_->batch) return;
-    note_fate(row, batch.annotation(row).rule, batch.annotation(row).next_hop, element, reason);
+    if (&batch != walk_->batch) return account_.drop(element, reason);
+    account_.drop(element, reason, row, batch.annotation(row).rule, batch.annotation(row).next_hop);
   }
 
   std::span<Selection> take_inputs(const PlanNode& node, Selection* inputs);
@@ -343,16 +330,11 @@ class Worker {
   static bool move_frame(const Offload& offload, InFlight& in_flight, uint32_t i, Packet& p);
   bool send(size_t node, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane);
   void apply(const PlanNode& node, const Offload& offload, const Program& program, InFlight& in_flight, uint32_t ready);
-  void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths,
-                    uint32_t rule);
-  // A list that count_visits met and whose rule has `log`, until the packet's registers are there.
-  struct MetLog {
-    const LoggedRules* logs = nullptr;
-    uint32_t bytes = 0;  // on arrival at the list
-  };
+  template <typename Met>
+  void count_visits(const Program& program, uint32_t begin, uint32_t visited, const uint32_t* lengths, Met met);
   static uint32_t mark_by_rule(const Offload& offload, const Program& program, uint32_t visited, uint32_t rule);
-  Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
-  Steps take_registers(const Offload& offload, const InFlight& in_flight, uint32_t i, Packet& p,
+  Steps take_key(const Offload& offload, uint64_t word, uint32_t row, Packet& p, const Program& program);
+  Steps take_registers(const Offload& offload, const InFlight& in_flight, uint32_t i, uint32_t row, Packet& p,
                        const Program& program);
   static bool put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, InFlight::Pooled& place);
   InFlight* in_flight_for(size_t node, const Offload& offload, bool ipv4);
@@ -392,8 +374,7 @@ class Worker {
 
   const Plan& plan_;
   const Router& router_;
-  unsigned id_;
-  WorkerStats stats_;
+  Account account_;
   std::vector<uint32_t> first_input_;         // node -> index into Walk::pending
   std::vector<uint32_t> sink_index_;          // element -> index into JobShare::sent
   std::vector<bool> drops_all_;               // element -> it is a sink that sends nothing
@@ -409,11 +390,26 @@ class Worker {
   // Of the packets that came last; what they say decides which way is tried first, and never a result.
   std::optional<FastForm> expects_ = FastForm::kIpv4;  // what most had; none: they differed
   bool expects_others_ = false;                        // some had another
-  MetLog met_log_;
   std::span<const std::byte> next_;
   const FastCode code_ = fast_code();
   WorkerDevice device_;
   std::vector<DeviceCounters> device_counters_;
+};
+
+struct Worker::TileLanes {
+  const Worker& worker;
+  const Tile& tile;
+  static constexpr bool kRecords = true;
+  uint32_t rule(uint32_t i) const { return tile.packet[i].rule; }
+  uint32_t length(uint32_t i) const { return tile.packet[i].length(); }
+  static uint32_t near(LoggedRules::Range) { return ~uint32_t{0}; }
+  void log(uint32_t i, LoggedPacket& packet) const {
+    const Packet& p = tile.packet[i];
+    worker.fill_logged(packet, tile.index[i], p.key, p.length(), p.end - std::min<uint32_t>(p.end, p.l3));
+  }
+  DropReason reason(uint32_t i) const { return tile.packet[i].reason; }
+  uint32_t row(uint32_t i) const { return tile.index[i]; }
+  uint32_t next_hop(uint32_t i) const { return tile.packet[i].next_hop; }
 };
 
 // Takes packets that enter at `entry` into tiles. Tile& full(Tile&): runs one that is full or the last, and says which
@@ -440,6 +436,17 @@ void Worker::gather(const PlanNode& node, const BatchView& view, const Selection
     }
   }
   if (tile->count != 0) run();
+}
+
+// Counts a packet at the stages that it met, as run_stages does. `met` has its length on arrival at the first; behind
+// each that moves the extent, `lengths` has the next.
+template <typename Met>
+void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visited, const uint32_t* lengths, Met met) {
+  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
+    const StageSlot& slot = program.stages[begin + static_cast<uint32_t>(std::countr_zero(bits))];
+    account_.stage(slot.element, 1, met.bytes, 0, met);
+    if (slot.moves_extent != 0) met.bytes = *lengths++;
+  }
 }
 
 // Generations of packets that are made by made ones, one behind the other; more are not made.

@@ -6,9 +6,9 @@
 #include <cstddef>
 
 #include "base/assert.h"
+#include "exec/account/rule_log.h"
 #include "exec/device/body.h"
 #include "exec/device/trace.h"
-#include "exec/rule_log.h"
 #include "exec/worker.h"
 #include "net/ipv4.h"
 #include "net/ipv6.h"
@@ -388,29 +388,27 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
         if (move_frame(offload, a, i, p)) {
           view.frame[a.rows[i]] = p.frame;
         } else {
-          drop_at(program.stages[tile.path[lane]], tile.index[lane], p, DropReason::kNoBuffer);
+          drop(program.stages[tile.path[lane]], tile.index[lane], p, DropReason::kNoBuffer);
           tile.path[lane] = kPathDropped;
           dead |= uint32_t{1} << lane;
         }
         continue;
       }
-      met_log_.logs = nullptr;
-      const Steps steps = offload.keys ? take_key(offload, a.flight.key_result(i), p, program)
-                                       : take_registers(offload, a, i, p, program);
+      const uint32_t row = tile.index[lane];
+      const Steps steps = offload.keys ? take_key(offload, a.flight.key_result(i), row, p, program)
+                                       : take_registers(offload, a, i, row, p, program);
       if (steps.redo || steps.visited == 0) {
         ++counters.redone;
         continue;
       }
       ++counters.offloaded;
-      note_device(tile.index[lane]);
-      if (met_log_.logs != nullptr) [[unlikely]]
-        record_logged(*met_log_.logs, tile.index[lane], p, met_log_.bytes);
+      note_device(row);
       const uint32_t last = offload.begin + static_cast<uint32_t>(std::bit_width(steps.visited)) - 1u;
       const StageSlot& slot = program.stages[last];
       tile.output[lane] = steps.output;
       tile.path[lane] = node.wide ? node.wide_path(steps.output) : slot.next[steps.output & 15];
       if (tile.path[lane] == kPathDropped) {
-        drop_at(slot, tile.index[lane], p);
+        drop(slot, row, p, p.reason);
         dead |= uint32_t{1} << lane;
       }
     }
@@ -432,35 +430,39 @@ uint32_t Worker::mark_by_rule(const Offload& offload, const Program& program, ui
   return 0;
 }
 
-// Counts a packet at the stages that it met, as run_stages does. `length` is its length on arrival; `rule`: of the
-// access list among them, of which there is one at most where rules are counted (plan_offloads).
-void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length,
-                          const uint32_t* lengths, uint32_t rule) {
-  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
-    const StageSlot& slot = program.stages[begin + static_cast<uint32_t>(std::countr_zero(bits))];
-    ElementCounters& counters = stats_.elements[slot.element];
-    ++counters.packets;
-    counters.bytes += length;
-    if (const RuleHits::Adder hits = hits_at(slot)) hits.add(rule, length);
-    if (const LoggedRules* const logs = logs_at(slot); logs != nullptr && logs->has(rule)) [[unlikely]]
-      met_log_ = {logs, length};
-    if (slot.moves_extent != 0) length = *lengths++;
+// The rule of the access list among the stages that a packet met, of which there is one at most where rules are counted
+// (plan_offloads), and the packet's length on arrival at the one that is counted.
+struct Worker::MetPacket {
+  const Worker& worker;
+  uint32_t its_row;
+  const Packet& p;
+  uint32_t its_rule, bytes;
+  static constexpr bool kRecords = true;
+  uint32_t rule(uint32_t) const { return its_rule; }
+  uint32_t length(uint32_t) const { return bytes; }
+  static uint32_t near(LoggedRules::Range) { return 1; }
+  void log(uint32_t, LoggedPacket& packet) const {
+    worker.fill_logged(packet, its_row, p.key, bytes, p.end - std::min<uint32_t>(p.end, p.l3));
   }
-}
+  DropReason reason(uint32_t) const { return p.reason; }
+  uint32_t row(uint32_t) const { return its_row; }
+  uint32_t next_hop(uint32_t) const { return p.next_hop; }
+};
 
-Steps Worker::take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program) {
+Steps Worker::take_key(const Offload& offload, uint64_t word, uint32_t row, Packet& p, const Program& program) {
   KeyResult r = unpack_result(word);
   r.steps.redo |= r.marked && offload.marks_lost;
   if (r.steps.redo || r.steps.visited == 0) return r.steps;
   if (r.marked) p.mark = mark_by_rule(offload, program, r.steps.visited, r.rule);
-  count_visits(program, offload.begin, r.steps.visited, p.length(), nullptr, r.rule);
+  count_visits(program, offload.begin, r.steps.visited, nullptr, MetPacket{*this, row, p, r.rule, p.length()});
   if ((offload.writes & kFieldRule) != 0) p.rule = r.rule;
   if ((offload.writes & kFieldNextHop) != 0) p.next_hop = r.next_hop;
   if (r.steps.reason != DropReason::kNone) p.reason = r.steps.reason;
   return r.steps;
 }
 
-Steps Worker::take_registers(const Offload& offload, const InFlight& a, uint32_t i, Packet& p, const Program& program) {
+Steps Worker::take_registers(const Offload& offload, const InFlight& a, uint32_t i, uint32_t row, Packet& p,
+                             const Program& program) {
   const Flight& flight = a.flight;
   Word words[kMaxWordsOut];
   const Word* from = flight.result(i);
@@ -475,13 +477,14 @@ Steps Worker::take_registers(const Offload& offload, const InFlight& a, uint32_t
   if (steps.redo || steps.visited == 0) return steps;
   uint32_t lengths[kMaxStages] = {};
   reader.get(lengths, 4u * offload.shape.moves);
-  count_visits(program, offload.begin, r.visited, p.length(), lengths, r.annotation.rule);
+  const uint32_t came = p.length();
   const RecordShape& shape = offload.shape;
   const auto end = static_cast<int32_t>(p.end);
   const int32_t base = out_from(shape, p.data);
   std::memcpy(&p.data, &r.extent, sizeof(Extent));
   std::memcpy(&p.rule, &r.annotation, sizeof(Annotation));
   if (offload.shape.key_out != 0) reader.get(&p.key, kKeyBytes);
+  count_visits(program, offload.begin, r.visited, lengths, MetPacket{*this, row, p, r.annotation.rule, came});
   if (shape.kind == RecordKind::kHeader && offload.writes_frame) {
     // In front, what was pushed there and no more.
     uint8_t bytes[kRecordRegion];

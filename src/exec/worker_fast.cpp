@@ -8,7 +8,7 @@
 
 #include "base/prefetch.h"
 #include "elements/ip_input/stage.h"
-#include "exec/rule_log.h"
+#include "exec/account/rule_log.h"
 #include "exec/worker.h"
 #include "net/fast_parse.h"
 
@@ -162,10 +162,8 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
             left.add(row);
             continue;
           }
-          ElementCounters& counters = stats_.elements[parser->element];
-          ++counters.packets;
-          counters.bytes += view.extent[row].end;
-          drop_at(*parser, row, tile.packet[i]);
+          tile.index[i] = row;
+          account_.stage(parser->element, 1u << i, view.extent[row].end, 1u << i, TileLanes{*this, tile});
           continue;
         }
         if (is_rare_key(tile.packet[i].key)) {
@@ -213,6 +211,24 @@ uint32_t sum_of(uint32_t lanes, Length&& length) {
 
 }  // namespace
 
+struct Worker::BurstLanes {
+  const Worker& worker;
+  FastBurst& burst;
+  static constexpr bool kRecords = true;
+  uint32_t rule(uint32_t i) const { return burst.rule[i]; }
+  uint32_t length(uint32_t i) const { return burst.bytes(i); }
+  uint32_t near(LoggedRules::Range range) const {
+    return FastBurst::lanes_where([&](uint32_t i) { return range.holds(burst.rule[i]); });
+  }
+  void log(uint32_t i, LoggedPacket& packet) const {
+    burst.fill_keys();  // packets that are only counted are not asked for them
+    worker.fill_logged(packet, burst.row[i], burst.key(i), burst.bytes(i), burst.ip_bytes[i]);
+  }
+  DropReason reason(uint32_t i) const { return burst.reason[i]; }
+  uint32_t row(uint32_t i) const { return burst.row[i]; }
+  uint32_t next_hop(uint32_t i) const { return burst.next_hop[i]; }
+};
+
 // Runs the lanes of `alive` from stage `begin` to the end of the program; the stages before it have passed them, and
 // given those of `marked` their marks.
 void Worker::finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
@@ -230,51 +246,25 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
       registers_of(view, burst, i, tile.packet[lane]);
     });
   };
-  const bool counts_rules = !walk_->snapshot->hits.empty(), records_rules = !walk_->snapshot->logs.empty();
   uint32_t counted = 0;
   uint64_t bytes = 0;
-  stats_.fast += static_cast<uint64_t>(std::popcount(alive));
+  account_.stats.fast += static_cast<uint64_t>(std::popcount(alive));
   for (uint32_t s = 0; s < program.fast && alive != 0; ++s) {
     const StageSlot& slot = program.stages[s];
-    ElementCounters& counters = stats_.elements[slot.element];
     if (s <= 1 || alive != counted || program.stages[s - 1].moves_extent != 0) {
       // The first stage sees what came; it trims the padding.
       bytes = s == 0 ? sum_of(alive, [&](uint32_t i) { return burst.length[i]; })
                      : sum_of(alive, [&](uint32_t i) { return burst.bytes(i); });
       counted = alive;
     }
-    counters.packets += static_cast<uint64_t>(std::popcount(alive));
-    counters.bytes += bytes;
     const uint32_t came = alive;
     if (s >= begin) alive = cpu_fast_kernel(slot.kind)(slot, burst, alive);
-    if (counts_rules) {
-      // Now: a later stage finds other rules and lengths.
-      if (const RuleHits::Adder hits = hits_at(slot)) {
-        for_lanes(came, [&](uint32_t i) { hits.add(burst.rule[i], burst.bytes(i)); });
-      }
-    }
-    if (records_rules) [[unlikely]] {
-      if (const LoggedRules* const logs = logs_at(slot)) {
-        const LoggedRules::Range range = logs->range();
-        const uint32_t near = FastBurst::lanes_where([&](uint32_t i) { return range.holds(burst.rule[i]); }) & came;
-        for_lanes(near, [&](uint32_t i) {
-          if (!logs->has(burst.rule[i])) return;
-          logs->record(id_, burst.rule[i], [&](LoggedPacket& packet) {
-            burst.fill_keys();  // of most packets nobody asks: they are only counted
-            fill_logged(packet, burst.row[i], burst.key(i), burst.bytes(i), burst.ip_bytes[i]);
-          });
-        });
-      }
-    }
     uint32_t leaving = 0;
     for (uint32_t m = came & ~alive; m != 0; m &= m - 1) {
-      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
-      if (slot.next[burst.output[lane] & 15] == kPathDropped) {
-        drop_at(slot, burst.reason[lane]);
-      } else {
-        leaving |= m & (0u - m);
-      }
+      const uint8_t output = burst.output[std::countr_zero(m)] & 15;
+      if (slot.next[output] != kPathDropped) leaving |= m & (0u - m);
     }
+    account_.stage(slot.element, came, bytes, came & ~alive & ~leaving, BurstLanes{*this, burst});
     if (leaving != 0) {
       const uint32_t first = tile.count;
       code_.commit(view, burst, leaving, true);
@@ -299,7 +289,7 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
     code_.commit(view, burst, alive, registers || family);
     if (family) for_lanes(alive, [&](uint32_t i) { view.key[burst.row[i]].family = burst.family; });
     if (path == kPathDropped) {
-      drop(last.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(alive)));
+      account_.drop(last.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(alive)));
     } else if (registers) {
       leave(alive, [&](uint32_t) { return path; });
     } else {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "exec/account/rule_log.h"
 #include "exec/device/body.h"
 #include "exec/device/trace.h"
-#include "exec/rule_log.h"
 #include "exec/worker.h"
 
 namespace sluice {
@@ -155,6 +155,18 @@ const StageSlot& last_stage(const Program& program, const Steps& steps) {
 
 }  // namespace
 
+// A word has no five-tuple, so that a record cannot be made of it.
+struct Worker::MetFrame {
+  uint32_t its_rule, bytes;
+  static constexpr bool kRecords = false;
+  uint32_t rule(uint32_t) const { return its_rule; }
+  uint32_t length(uint32_t) const { return bytes; }
+  static uint32_t near(LoggedRules::Range) { return 1; }
+  static DropReason reason(uint32_t) { return DropReason::kNone; }
+  static uint32_t row(uint32_t) { return 0; }
+  static uint32_t next_hop(uint32_t) { return 0; }
+};
+
 // Takes the results, which come all at once. False: they have not.
 bool Worker::collect_frames(size_t n) {
   const PlanNode& node = plan_.nodes[n];
@@ -181,9 +193,8 @@ bool Worker::collect_frames(size_t n) {
 
 // Whether a packet that met these stages is one whose record would be taken.
 bool Worker::gives_record(const Program& program, uint32_t visited, uint32_t rule) const {
-  if (walk_->snapshot->logs.empty()) return false;
   for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
-    const LoggedRules* const logs = logs_at(program.stages[std::countr_zero(bits)]);
+    const LoggedRules* const logs = account_.logs_of(program.stages[std::countr_zero(bits)].element);
     if (logs != nullptr && logs->has(rule) && logs->grants(rule)) return true;
   }
   return false;
@@ -200,9 +211,7 @@ Selection& Worker::at_exit(const PlanNode& node, uint8_t path) {
 void Worker::count_alike(const Program& program, uint64_t visited, uint64_t packets, uint64_t came, uint64_t cut) {
   for (uint64_t bits = packets != 0 ? visited : 0; bits != 0; bits &= bits - 1) {
     const int s = std::countr_zero(bits);
-    ElementCounters& counters = stats_.elements[program.stages[s].element];
-    counters.packets += packets;
-    counters.bytes += s == 0 ? came : came - cut;
+    account_.arrive(program.stages[s].element, packets, s == 0 ? came : came - cut);
   }
 }
 
@@ -211,7 +220,7 @@ void Worker::count_alike(const Program& program, uint64_t visited, uint64_t pack
 bool Worker::takes_unfilled(const Program& program, const FrameResults& results, uint32_t count, bool detail,
                             uint32_t stages) const {
   for (uint32_t s = 0; detail && s < stages; ++s) {
-    const LoggedRules* const logs = logs_at(program.stages[s]);
+    const LoggedRules* const logs = account_.logs_of(program.stages[s].element);
     for (uint32_t i = 0; logs != nullptr && i < count; ++i) {
       if (logs->has(results.details[i].rule)) return false;
     }
@@ -246,7 +255,7 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   RuleHits::Adder hits;
   uint32_t list = 0;
   for (uint32_t s = 0; detail && s < offload.end; ++s) {
-    if (const RuleHits::Adder of_stage = hits_at(program.stages[s])) {
+    if (const RuleHits::Adder of_stage = account_.hits_of(program.stages[s].element)) {
       hits = of_stage;
       list = s;
     }
@@ -254,8 +263,7 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   DroppedKinds dropped([&](const DroppedKind& kind) {
     const Steps steps = unpack_frame_result(kind.steps).steps;
     count_alike(program, steps.visited, kind.packets, kind.came, kind.cut);
-    drop(last_stage(program, steps).element,
-         steps.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : steps.reason, kind.packets);
+    account_.drop(last_stage(program, steps).element, reason_to_leave(steps.reason), kind.packets);
   });
   const ResultBlocks blocks(results, count);
   TakenTrims trims(batch, blocks);
@@ -430,15 +438,11 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       continue;
     }
     note_device(row);
-    met_log_.logs = nullptr;
     // The first stage cuts padding off; behind one that moves the frame's beginning there is none.
     const uint32_t lengths[kMaxStages] = {record.bytes - r.cut};
-    count_visits(program, 0, r.steps.visited, record.bytes, lengths, more.rule);
-    if (met_log_.logs != nullptr) met_log_.logs->miss(id_, more.rule);
+    count_visits(program, 0, r.steps.visited, lengths, MetFrame{more.rule, record.bytes});
     if (dropped) {
-      drop_at(last, r.steps.reason);
-      note_fate(row, more.rule, more.next_hop, last.element,
-                r.steps.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : r.steps.reason);
+      account_.drop(last.element, reason_to_leave(r.steps.reason), row, more.rule, more.next_hop);
       continue;
     }
     place(i, row, record, word);

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "exec/account/hits.h"
 #include "exec/egress.h"
 #include "exec/generation.h"
-#include "exec/hits.h"
 #include "exec/intake.h"
 #include "exec/live_ports.h"
 #include "exec/run.h"

@@ -161,7 +161,7 @@ class HitLedger {
 // the set.
 const std::string* counted_table(const StageSlot& slot, const TableSet& tables);
 
-// Gives the snapshot's elements the counters that their packets go to (Snapshot::hits).
+// Gives the snapshot's elements the counters that their packets go to (Snapshot::rules).
 void attach_hits(Snapshot& snapshot, HitLedger& ledger);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "exec/hits.h"
+#include "exec/account/hits.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

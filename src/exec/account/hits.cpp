@@ -1,5 +1,5 @@
 // host only
-#include "exec/hits.h"
+#include "exec/account/hits.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "elements/stages.h"
+#include "exec/account/list_versions.h"
 #include "exec/device/resident.h"
-#include "exec/list_versions.h"
 #include "exec/snapshot.h"
 
 namespace sluice {
@@ -298,14 +298,14 @@ const std::string* counted_table(const StageSlot& slot, const TableSet& tables) 
 }
 
 void attach_hits(Snapshot& snapshot, HitLedger& ledger) {
-  snapshot.hits.clear();
+  snapshot.rules.hits.clear();
   for (const Program& program : snapshot.programs) {
     for (uint32_t s = 0; s < program.stage_count; ++s) {
       const StageSlot& slot = program.stages[s];
       const std::string* table = counted_table(slot, snapshot.tables);
       if (table == nullptr) continue;
-      if (snapshot.hits.size() <= slot.element) snapshot.hits.resize(slot.element + size_t{1});
-      snapshot.hits[slot.element] = ledger.of(*table, snapshot.tables.acls.find(*table)->second);
+      RuleAccounts::put(snapshot.rules.hits, slot.element,
+                        ledger.of(*table, snapshot.tables.acls.find(*table)->second));
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "exec/rule_log.h"
+#include "exec/account/rule_log.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,5 +1,5 @@
 // host only
-#include "exec/list_versions.h"
+#include "exec/account/list_versions.h"
 
 #include <algorithm>
 #include <bit>

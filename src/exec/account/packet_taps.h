@@ -13,7 +13,7 @@
 
 #include "batch/batch.h"
 #include "batch/drop_reason.h"
-#include "exec/stats.h"
+#include "exec/account/counters.h"
 #include "graph/table_set.h"
 #include "tables/acl/rule_set.h"
 

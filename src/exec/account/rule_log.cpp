@@ -1,10 +1,10 @@
 // host only
-#include "exec/rule_log.h"
+#include "exec/account/rule_log.h"
 
 #include <bit>
 
-#include "exec/hits.h"
-#include "exec/list_versions.h"
+#include "exec/account/hits.h"
+#include "exec/account/list_versions.h"
 #include "exec/plan.h"
 #include "exec/snapshot.h"
 
@@ -141,7 +141,7 @@ std::shared_ptr<const LoggedRules> RuleLog::of(const std::string& table, const s
 }
 
 void RuleLog::attach(Snapshot& snapshot, const Router& router, const Plan& plan) {
-  snapshot.logs.clear();
+  snapshot.rules.logs.clear();
   std::shared_ptr<const std::vector<std::string>> inputs;
   for (const Program& program : snapshot.programs) {
     for (uint32_t s = 0; s < program.stage_count; ++s) {
@@ -154,9 +154,7 @@ void RuleLog::attach(Snapshot& snapshot, const Router& router, const Plan& plan)
         inputs = std::make_shared<const std::vector<std::string>>(std::move(names));
       }
       auto rules = of(*table, snapshot.tables.acls.find(*table)->second, router.elements[slot.element]->name, inputs);
-      if (rules == nullptr) continue;
-      if (snapshot.logs.size() <= slot.element) snapshot.logs.resize(slot.element + size_t{1});
-      snapshot.logs[slot.element] = std::move(rules);
+      RuleAccounts::put<std::shared_ptr<const LoggedRules>>(snapshot.rules.logs, slot.element, std::move(rules));
     }
   }
 }

@@ -1,5 +1,5 @@
 // host only
-#include "exec/packet_taps.h"
+#include "exec/account/packet_taps.h"
 
 #include <algorithm>
 #include <new>

@@ -154,7 +154,7 @@ class RuleLog {
   // For a run's engine ------------------------------------------------------------------------------------------------
   // Before the first version. Workers are 0 .. workers - 1.
   void open(unsigned workers) { workers_ = workers; }
-  // Gives the snapshot's elements the rules whose packets they record (Snapshot::logs). Where no list has any this
+  // Gives the snapshot's elements the rules whose packets they record (Snapshot::rules). Where no list has any this
   // leaves nothing there. `router` and `plan` are those of the snapshot. Throws std::bad_alloc.
   void attach(Snapshot& snapshot, const Router& router, const Plan& plan);
   // The same for one element, named `element`, that goes by `table`; nullptr: the list has no such rule. Versions of a
