@@ -12,7 +12,7 @@
 #include "elements/register_all.h"
 #include "elements/tables.h"
 #include "exec/account/rule_log.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "formats/rule_files.h"
 #include "generate/random.h"
 #include "tables/acl/algorithms.h"

@@ -9,7 +9,7 @@
 
 #include "app.h"
 #include "exec/device/drive.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "inputs.h"
 #include "pipeline.h"
 

@@ -17,7 +17,7 @@
 #include "base/thread.h"
 #include "control/live_reload.h"
 #include "control/windows.h"
-#include "exec/generation.h"
+#include "exec/engine/generation.h"
 
 namespace sluice::app {
 namespace {

@@ -19,7 +19,7 @@
 #include "control/live_tables.h"
 #include "control/process_use.h"
 #include "control/rule_log_control.h"
-#include "exec/neighbour_follower.h"
+#include "exec/engine/neighbour_follower.h"
 #include "pipeline.h"
 #include "service.h"
 

@@ -8,9 +8,9 @@
 
 #include "base/scope_exit.h"
 #include "elements/register_all.h"
-#include "exec/batch_rules.h"
-#include "exec/live_ports.h"
-#include "exec/ports.h"
+#include "exec/engine/batch_rules.h"
+#include "exec/engine/live_ports.h"
+#include "exec/engine/ports.h"
 #include "formats/file_kind.h"
 #include "graph/click/library_file.h"
 #include "graph/graph_files.h"

@@ -291,7 +291,7 @@ class Batch {
   // false when there is no room.
   bool clone(const Batch& from, uint32_t i);
 
-  // Descent (exec/descent.h): how each packet of this batch was made, for a batch that elements make.
+  // Descent (exec/walk/descent.h): how each packet of this batch was made, for a batch that elements make.
   struct Birth {
     uint32_t parent;  // its name
     uint64_t maker;   // what `set_maker` said

@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "exec/account/packet_taps.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include "control/json.h"
 #include "control/report.h"
 #include "control/request.h"
-#include "exec/generation.h"
+#include "exec/engine/generation.h"
 
 namespace sluice {
 

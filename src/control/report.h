@@ -6,7 +6,7 @@
 #include <string>
 
 #include "elements/tables.h"
-#include "exec/run.h"
+#include "exec/engine/run.h"
 #include "graph/router.h"
 
 namespace sluice {

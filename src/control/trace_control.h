@@ -14,7 +14,7 @@
 #include "control/live_tables.h"
 #include "control/packet_way.h"
 #include "exec/account/packet_taps.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 namespace sluice {
 

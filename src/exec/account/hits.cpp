@@ -12,7 +12,7 @@
 #include "elements/stages.h"
 #include "exec/account/list_versions.h"
 #include "exec/device/resident.h"
-#include "exec/snapshot.h"
+#include "exec/engine/snapshot.h"
 
 namespace sluice {
 

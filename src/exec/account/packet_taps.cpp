@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "exec/snapshot.h"
+#include "exec/engine/snapshot.h"
 #include "net/parse.h"
 
 namespace sluice {

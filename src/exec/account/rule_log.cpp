@@ -5,8 +5,8 @@
 
 #include "exec/account/hits.h"
 #include "exec/account/list_versions.h"
-#include "exec/plan.h"
-#include "exec/snapshot.h"
+#include "exec/engine/snapshot.h"
+#include "exec/walk/plan.h"
 
 namespace sluice {
 

@@ -88,7 +88,7 @@ PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wante
     }
     impl_.spare.push_back(std::move(children));
   }
-  // The packet goes first, then what was made of it, as in the engine (exec/descent.h). What makes packets is
+  // The packet goes first, then what was made of it, as in the engine (exec/walk/descent.h). What makes packets is
   // not asked for them.
   PacketBox answer;
   if (bridge.forwarded_ == wanted) {

@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "exec/account/rule_log.h"
 #include "exec/cpu/tile.h"
-#include "exec/live_sleep.h"
-#include "exec/ports.h"
+#include "exec/engine/live_sleep.h"
+#include "exec/engine/ports.h"
 #include "exec/scheduler/scheduler.h"
-#include "exec/worker.h"
+#include "exec/walk/worker.h"
 #include "graph/flow_runs.h"
 
 namespace sluice {
