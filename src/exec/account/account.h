@@ -1,6 +1,6 @@
 // host only
-// Account: what becomes of packets, said by whatever runs them: tiles, bursts, results of a device, the packet
-// scheduler. Counters, drops by reason, hits and records by rule, and fates come from here alone.
+// Account: counters, drops by reason, hits and records by rule, and fates. Tiles, bursts, results of a device and the
+// packet scheduler all write them here.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// Where packets of access lists are counted and recorded by rule, by element; immutable once a generation is published.
+// By element, where packets are counted and recorded by rule. Immutable once a generation is published.
 struct RuleAccounts {
   std::vector<std::shared_ptr<RuleHits>> hits;           // nullptr, or past the end: they are not counted
   std::vector<std::shared_ptr<const LoggedRules>> logs;  // nullptr, or past the end: no rule has `log`
@@ -34,18 +34,19 @@ struct RuleAccounts {
   const LoggedRules* logs_of(unsigned element) const { return element < logs.size() ? logs[element].get() : nullptr; }
 };
 
-// A reason that a packet is dropped for where it leaves an element by an output without a successor: one that is not
-// bad has no reason of its own.
+// Why a packet is dropped that leaves an element by an output without a successor. A well-formed packet has no reason
+// of its own.
 inline DropReason reason_to_leave(DropReason own) {
   return own == DropReason::kNone ? DropReason::kUnconnectedOutput : own;
 }
 
-// Of one thread. Packets of a stage are given as lanes, a class with
-//   uint32_t rule(i), length(i)         of the list that decided it, and its length on arrival there
-//   uint32_t near(LoggedRules::Range)   the lanes whose rule may be in the range, and others
-//   void log(i, LoggedPacket&)          fills its record; where kRecords is false there is none, and it counts as
-//   missed DropReason reason(i)                why it leaves by an output without a successor uint32_t row(i),
-//   next_hop(i)        for its fate
+// The counters of one thread. It gets the packets of a stage as lanes, a class with, for lane i,
+//   uint32_t rule(i), length(i)         the rule that decided the packet, and the packet's length on arrival
+//   uint32_t near(LoggedRules::Range)   a mask that has every lane whose rule is in the range, and may have more
+//   void log(i, LoggedPacket&)          fills the packet's record
+//   DropReason reason(i)                why the packet leaves by an output without a successor
+//   uint32_t row(i), next_hop(i)        for the packet's fate
+// With kRecords = false there is no log(), and packets of rules with `log` count as missed records.
 class Account {
  public:
   explicit Account(unsigned worker = 0) : worker_(worker) {}
