@@ -150,7 +150,7 @@ TEST_F(CliSuiteTest, FunctionsHaveARateByRoutesAndAHighestRateWithoutLossOnEachW
     // With preamble and gap, 20 bytes.
     const Json& wire = rows[name + std::string("/wire")];
     EXPECT_EQ(wire["unit"], "Gbit/s");
-    EXPECT_DOUBLE_EQ(wire["values"][0].get<double>(), rows[name]["values"][0].get<double>() * 84 * 8e-3);
+    EXPECT_DOUBLE_EQ(wire["values"][0].get<double>(), rows[name]["values"][0].get<double>() * 88 * 8e-3);
   }
 
   const Said buffered = sluice(few +
