@@ -15,6 +15,8 @@ import pathlib
 import re
 import sys
 
+import gen_studies
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- performance -->", "<!-- end performance -->"
 # Of README's table, one row for each study: suite, case, what it is. One without a figure, or with a note (its figure is the tester's limit), is
@@ -23,7 +25,7 @@ HEADLINES = [
     ("data-plane", "pipeline/routes/64B/x1", "frames in, routes, frames out, one core"),
     ("acl-application", "application/acl+routes/64B/x1/256", "frames in, 1,000 rules, routes, frames out, one core"),
     ("frame-latency", "cpu/1024 rules, 1 mask, last, tuple_merge", "256 packets through 1,024 rules, one core"),
-    ("network-functions", "table/lookup/64B/routes_1000/dir24/x1/256/bits", "frames in, lookup in 1,000 routes, frames out, one core"),
+    ("network-functions", "table/lookup/64B/routes_1000/dir24/x1/256", "frames in, lookup in 1,000 routes, frames out, one core"),
     ("ipv4-forwarding", "cpu/101_routes/linear/headers/x2/1000000", "headers of a batch, linear search of 101 routes, two cores"),
 ]
 # Besides a row's value, where some row of the table has it.
@@ -73,6 +75,10 @@ def read(path):
     found = problems_of(report)
     if found:
         raise ValueError("\n".join(f"{path}: {one}" for one in found))
+    documents = gen_studies.published()
+    for row in report["rows"]:
+        if row["value"] is not None:
+            row["published"] = gen_studies.published_for(documents, row["suite"], row["case"], row["unit"])
     return report
 
 
@@ -113,8 +119,8 @@ def page(reports):
     lines = ["# Performance", "",
              "Generated from stored reports of `sluice-bench suite` (bench/results/suite_*.json) by `scripts/gen_performance.py`; no figure is typed",
              "by hand. *median* and *min - max* are over n repetitions. *checked*: a sample of the results was compared with a reference and",
-             "equals it; a row whose check fails has no figure. A published figure is of the hardware that is named below its table, which is",
-             "not the hardware that was measured here. [Benchmarks](benchmarks.md) has single measurements of more kinds and other machines.", "",
+             "equals it; a row whose check fails has no figure. What a row says is missing was missing at its report's revision. A published figure stands beside rows with its parameters alone; its hardware and",
+             "what differs are named below the table. [Studies](../studies/README.md) has all published figures, [Benchmarks](benchmarks.md) has single measurements of more kinds and other machines.", "",
              "    sluice-bench suite --quick -o report          # the same on your machine: report/report.html",
              "    sluice-bench compare report another           # two reports, row by row", "",
              "![The report of the suite in a browser](performance.png)", ""]
@@ -143,16 +149,14 @@ def headline_lines(reports):
     if not reports:
         return ["No report is stored yet."]
     report = reports.get("suite_quick") or next(iter(reports.values()))
-    lines = ["| | median | min - max | published |", "|---|---|---|---|"]
+    lines = ["| | median | min - max |", "|---|---|---|"]
     for suite, case, label in HEADLINES:
         for row in report["rows"]:
             if row["suite"] != suite or row["case"] != case or row["value"] is None or row.get("note"):
                 continue
-            p = row["published"]
-            said = f"{number(p['value'])} {p['unit']} on {p['hardware']} ({p['source'].split(':')[0]})" if p else ""
-            lines.append(f"| {cell(label)} | {number(row['value'])} {row['unit']} | {number(row['min'])} - {number(row['max'])} | {cell(said)} |")
+            lines.append(f"| {cell(label)} | {number(row['value'])} {row['unit']} | {number(row['min'])} - {number(row['max'])} |")
             break
-    return lines + ["", f"Measured on {machine_line(report)}; [all rows, what differs from the published setups, commands](docs/performance.md)."]
+    return lines + ["", f"Measured on {machine_line(report)}; [all rows and commands](docs/performance.md); [five published studies, their figures beside ours](studies/README.md)."]
 
 
 def fill(text, reports):

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/bits.h"
-#include "bench/cuda/flag_ring.h"
-#include "bench/cuda/resident.h"
 #include "exec/cuda/cuda_test_support.h"
 #include "exec/cuda/open_cuda.h"
+#include "studies/cuda/resident.h"
+#include "studies/spark/cuda/flag_ring.h"
 #include "tables/lpm/algorithms.h"
 
 namespace sluice {

@@ -9,10 +9,10 @@
 #include <functional>
 #include <iterator>
 
-#include "bench/cuda/port_parts.cuh"
-#include "bench/cuda/resident.h"
-#include "bench/cuda/resident_parts.cuh"
 #include "qos/policer_scan.h"
+#include "studies/cuda/resident.h"
+#include "studies/cuda/resident_parts.cuh"
+#include "studies/stockholm/cuda/port_parts.cuh"
 
 namespace sluice {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 
+#include "apps/bench/bench.h"
 #include "apps/sluice/pipeline.h"
 #include "base/clock.h"
 #include "base/sha256.h"
-#include "bench.h"
 #include "control/standard_graph.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"

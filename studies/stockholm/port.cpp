@@ -8,13 +8,11 @@
 #include <memory>
 #include <optional>
 
+#include "apps/bench/bench.h"
 #include "apps/sluice/pipeline.h"
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "base/thread.h"
-#include "bench.h"
-#include "bench/cuda/priority_port.h"
-#include "bench/cuda/resident.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
 #include "generate/routes.h"
@@ -23,6 +21,8 @@
 #include "ports/memory/frame_store.h"
 #include "ports/pcap/capture_writer.h"
 #include "qos/departure_scan.h"
+#include "studies/cuda/resident.h"
+#include "studies/stockholm/cuda/priority_port.h"
 
 namespace sluice::app {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "bench/cuda/resident.h"
 #include "exec/cuda/chains.h"
 #include "qos/departure_scan.h"
+#include "studies/cuda/resident.h"
 
 namespace sluice::cuda_resident {
 

@@ -1,6 +1,6 @@
 // nvcc takes an assignment to a [[nodiscard]] type for a value that is thrown away.
 #pragma nv_diag_suppress 2810
-#include "bench/cuda/priority_port.h"
+#include "studies/stockholm/cuda/priority_port.h"
 
 #include <cuda_runtime_api.h>
 #include <algorithm>
@@ -14,10 +14,10 @@
 #endif
 
 #include "base/clock.h"
-#include "bench/cuda/port_parts.cuh"
-#include "bench/cuda/resident.h"
-#include "bench/cuda/resident_parts.cuh"
 #include "qos/priority_buffers.h"
+#include "studies/cuda/resident.h"
+#include "studies/cuda/resident_parts.cuh"
+#include "studies/stockholm/cuda/port_parts.cuh"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/cuda/flag_ring.h"
+#include "studies/spark/cuda/flag_ring.h"
 
 #include <cuda_runtime_api.h>
 

@@ -1,8 +1,8 @@
-// What bench/cuda offers, in a build without CUDA: there is no device to call it with, and whoever does gets an error.
-// So the benchmarks themselves are compiled alike with and without CUDA.
-#include "bench/cuda/flag_ring.h"
-#include "bench/cuda/priority_port.h"
-#include "bench/cuda/resident.h"
+// What the kernels of the studies offer, in a build without CUDA: there is no device to call it with, and whoever does
+// gets an error. So the benchmarks themselves are compiled alike with and without CUDA.
+#include "studies/cuda/resident.h"
+#include "studies/spark/cuda/flag_ring.h"
+#include "studies/stockholm/cuda/priority_port.h"
 
 namespace sluice {
 namespace {

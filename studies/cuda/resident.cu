@@ -1,6 +1,6 @@
 // nvcc takes an assignment to a [[nodiscard]] type for a value that is thrown away.
 #pragma nv_diag_suppress 2810
-#include "bench/cuda/resident.h"
+#include "studies/cuda/resident.h"
 
 #include <cuda_runtime_api.h>
 
@@ -11,11 +11,11 @@
 #include <functional>
 #include <iterator>
 
-#include "bench/cuda/resident_parts.cuh"
 #include "exec/cuda/open_cuda.h"
 #include "exec/cuda/tables.cuh"
 #include "exec/cuda/walk.cuh"
 #include "memory/cuda/memory.h"
+#include "studies/cuda/resident_parts.cuh"
 #include "tables/lpm/algorithms.h"
 
 namespace sluice {

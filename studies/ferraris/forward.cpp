@@ -6,10 +6,10 @@
 #include <cstring>
 #include <memory>
 
+#include "apps/bench/bench.h"
 #include "apps/sluice/inputs.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "bench.h"
 #include "generate/random.h"
 #include "net/checksum.h"
 #include "tables/lpm/algorithms.h"
