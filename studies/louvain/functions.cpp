@@ -393,7 +393,8 @@ uint64_t packets_for(const FunctionOptions& o, const Subject& subject) {
   return std::min(packets, std::max<uint64_t>(20'000, 500'000'000 / subject.route_count));
 }
 
-// Bits that a row's frames take of a wire, as the study counts them: 24 bytes beside a frame, for preamble, FCS and gap.
+// Bits that a row's frames take of a wire, as the study counts them: 24 bytes beside a frame, for preamble, FCS and
+// gap.
 Case on_wire(const Case& c, uint32_t size) {
   Case bits{c.name + "/wire", "Gbit/s", {}, {{"workers", c.more["workers"]}}};
   for (const double value : c.values) bits.values.push_back(value * (size + 24) * 8e-3);
