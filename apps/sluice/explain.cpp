@@ -11,6 +11,7 @@
 #include "control/json.h"
 #include "control/key_text.h"
 #include "control/near_miss.h"
+#include "control/why.h"
 #include "elements/adjacency/stage.h"
 #include "elements/dec_ttl/stage.h"
 #include "elements/ip_input/stage.h"
