@@ -341,7 +341,7 @@ class Buffered {
   }
 
   static constexpr double kResolutionPercent = 5;
-  static constexpr unsigned kMostTrials = 9;
+  static constexpr unsigned kMostTrials = 16;  // on a busy machine low rates alone pass
   const FunctionOptions& o_;
   const OpenDevices& devices_;
   Pipeline& pipeline_;
