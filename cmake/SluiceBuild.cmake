@@ -420,7 +420,7 @@ function(sluice_add_tests name dir deps)
     math(EXPR index "${shard} - 1")
     add_test(NAME ${test} COMMAND ${name}_tests)
     # Cases in a file of the test's own: shards that start at once would choose one name.
-    set_tests_properties(${test} PROPERTIES TIMEOUT 1800 ENVIRONMENT
+    set_tests_properties(${test} PROPERTIES TIMEOUT 3600 ENVIRONMENT
       "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test-results/${test}.xml")
     # What takes long starts first; so do those of CMakeLists.txt that are longer than a layer's.
     if(name MATCHES "^(system|tables|formats|ports)$")

@@ -345,7 +345,9 @@ TYPED_TEST(PortLoop, ALoopGivesWhatWentIn) {
     ASSERT_EQ(written, records.size());
   }
   ASSERT_TRUE((*sink)->settle().ok());
-  if (AtomicFile* const file = (*sink)->file()) ASSERT_TRUE(file->commit().ok());
+  if (AtomicFile* const file = (*sink)->file()) {
+    ASSERT_TRUE(file->commit().ok());
+  }
   EXPECT_TRUE(TypeParam::sent(this->folder_ + "/in") == TypeParam::sent(this->folder_ + "/out"));
 }
 

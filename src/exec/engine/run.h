@@ -54,7 +54,9 @@ struct DeviceOptions {
   uint32_t flights = 4;      // batches of one worker at a time
   bool any_flights = false;  // more where frames cross and workers are few
   uint32_t enter_after = 4, leave_after = 16;
-  uint64_t watchdog_ns = 2'000'000'000;
+  // A device without progress for so long has failed. None: 2 s; 60 s where all are emulated, which wait for processors
+  // as other programs' threads do.
+  std::optional<uint64_t> watchdog_ns;
 
   // What crosses with batches of up to `batch` packets. Lists of frames are addresses, unless the device can run whole
   // segments.
@@ -96,7 +98,8 @@ struct DeviceOptions {
     o.flights = flights;
     o.enter_after = enter_after;
     o.leave_after = leave_after;
-    o.watchdog_ns = watchdog_ns;
+    const bool emulated = std::ranges::all_of(devices, [](const auto& device) { return device->info().kind == "emu"; });
+    o.watchdog_ns = watchdog_ns.value_or(emulated ? 60'000'000'000 : 2'000'000'000);
     return o;
   }
 };
