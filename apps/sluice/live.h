@@ -33,6 +33,7 @@ struct LiveFlags {
   uint64_t max_memory = 0;
   std::string hits;  // file or "-"
   unsigned top = 0;
+  bool dscp = false;
   uint64_t log_rate = RuleLog::kDefaultRate;
 
   // Somebody may ask while it runs.

@@ -335,6 +335,12 @@ class Batch {
   // The worker that owns the packet's flow.
   uint16_t& worker(uint32_t i) { return worker_[i]; }
 
+  // The bytes of packet i of a batch that comes from a source, before anything edits it; of an unfilled one too.
+  std::span<const uint8_t> arrived(uint32_t i) const {
+    if (unfilled_) return {lent_.memory + lent_.records[i].at, lent_.records[i].bytes};
+    return {frame_[i] + extent_[i].data, data_length(i)};
+  }
+
   uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
   // The sum of the lengths of `packets`, or of those of its word `w` alone; of unfilled ones too.
   uint64_t bytes(const Selection& packets) const;

@@ -6,13 +6,16 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "batch/batch.h"
 #include "exec/account/counters.h"
 #include "exec/account/hits.h"
 #include "exec/account/rule_log.h"
 #include "exec/cpu/tile.h"
+#include "net/dscp.h"
 
 namespace sluice {
 
@@ -64,10 +67,18 @@ class Account {
     counters.bytes += bytes;
   }
   // Packets that came into the graph by a source.
-  void come_in(unsigned source, uint64_t packets, uint64_t bytes) {
+  void come_in(unsigned source, const Batch& batch, const Selection& rows) {
+    const uint64_t packets = rows.count(), bytes = batch.bytes(rows);
     stats.packets_in += packets;
     stats.bytes_in += bytes;
     arrive(source, packets, bytes);
+    if (!stats.dscp.empty()) rows.for_each([&](uint32_t row) { add_dscp(batch.arrived(row)); });
+  }
+  // One that no element has.
+  void come_in(std::span<const uint8_t> frame) {
+    ++stats.packets_in;
+    stats.bytes_in += frame.size();
+    if (!stats.dscp.empty()) add_dscp(frame);
   }
   void drop(unsigned element, DropReason reason, uint64_t packets = 1) {
     stats.elements[element].drops[static_cast<size_t>(reason)] += packets;
@@ -120,6 +131,8 @@ class Account {
   WorkerStats stats;
 
  private:
+  void add_dscp(std::span<const uint8_t> frame) { stats.dscp[dscp_of(frame)] += frame.size(); }
+
   unsigned worker_;
   const RuleAccounts* rules_ = nullptr;
   PacketFate* fates_ = nullptr;

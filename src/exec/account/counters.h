@@ -5,10 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/histogram.h"
 #include "batch/drop_reason.h"
+#include "net/dscp.h"
 
 namespace sluice {
 
@@ -70,11 +72,21 @@ struct WorkerStats {
   uint64_t generated = 0;  // clones and packets of an element's own making
   uint64_t batches = 0;
   uint64_t fast = 0;  // packets that took the fast path to its end, or to their drop
+  // Bytes of packets that came in, by DSCP; entry kNoDscp is of those without an IP header. Empty: they are not
+  // counted.
+  std::vector<uint64_t> dscp;
   Histogram latency;  // batch read to batch done, ns, once for every packet
   Histogram wait;     // batch read to a worker's start with it, ns, once in kTimed batches of a worker
   Histogram egress;   // batch done to its outputs written, in order, ns, once per batch
   Histogram through;  // batch read to its outputs written, ns, once for every packet
 
+  void count_dscp() { dscp.resize(kNoDscp + 1); }
+  // What came in or was generated is counted by `other` from here on.
+  void hand_over(WorkerStats& other) {
+    for (uint64_t WorkerStats::*sum : {&WorkerStats::packets_in, &WorkerStats::bytes_in, &WorkerStats::generated})
+      other.*sum += std::exchange(this->*sum, 0);
+    for (size_t i = 0; i < dscp.size(); ++i) other.dscp[i] += std::exchange(dscp[i], 0);
+  }
   void add(const WorkerStats& other) {
     if (elements.size() < other.elements.size()) elements.resize(other.elements.size());
     for (size_t i = 0; i < other.elements.size(); ++i) elements[i].add(other.elements[i]);
@@ -83,6 +95,8 @@ struct WorkerStats {
     generated += other.generated;
     batches += other.batches;
     fast += other.fast;
+    if (dscp.size() < other.dscp.size()) dscp.resize(other.dscp.size());
+    for (size_t i = 0; i < other.dscp.size(); ++i) dscp[i] += other.dscp[i];
     latency.merge(other.latency);
     wait.merge(other.wait);
     egress.merge(other.egress);

@@ -253,8 +253,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
 
 std::vector<std::unique_ptr<Worker>> Engine::make_workers(const Router& router, const Plan& plan) const {
   std::vector<std::unique_ptr<Worker>> workers;
-  for (unsigned w = 0; w < options_.workers; ++w)
+  for (unsigned w = 0; w < options_.workers; ++w) {
     workers.push_back(std::make_unique<Worker>(plan, router, w, options_.fast_path && !options_.ended));
+    if (options_.count_dscp) workers.back()->stats().count_dscp();
+  }
   return workers;
 }
 

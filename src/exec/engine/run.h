@@ -161,6 +161,8 @@ struct RunOptions {
   bool keeps_frames = false;  // for `ended`
   // Packets are counted by the rules of access lists that decided (Engine::hits).
   bool count_hits = false;
+  // Bytes of packets that came in are counted by DSCP (WorkerStats::dscp).
+  bool count_dscp = false;
   // Where packets that rules with `log` decided are recorded; nullptr: nowhere. Of one run.
   std::shared_ptr<RuleLog> rule_log;
   // Results of devices bring the rule that decided back.

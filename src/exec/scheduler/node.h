@@ -28,7 +28,7 @@ class Scheduler::Node final : public FlowContext {
     (void)packet;
     impl_.account.drop(index_, reason);
   }
-  PacketBox bring(size_t bytes) override;
+  PacketBox bring(std::span<const uint8_t> frame) override;
   void sent(PacketBox packet) override {
     ++sent_.packets;
     sent_.bytes += packet->registers.length();
@@ -114,7 +114,10 @@ class Scheduler::Node final : public FlowContext {
 
   ElementCounters& counters() const { return impl_.account.stats.elements[index_]; }
   void count(const FlowPacket& packet) { impl_.account.arrive(index_, 1, packet.registers.length()); }
-  void came_in(size_t bytes) { impl_.account.come_in(index_, 1, bytes); }
+  void came_in(std::span<const uint8_t> frame) {
+    impl_.account.come_in(frame);
+    impl_.account.arrive(index_, 1, frame.size());
+  }
   void wake_all(const std::vector<unsigned>& tasks) {
     for (unsigned task : tasks) impl_.nodes[task]->wake();
   }
@@ -147,7 +150,7 @@ class Scheduler::Node final : public FlowContext {
   struct Left {
     uint64_t packets = 0, bytes = 0;
   };
-  Left take_left();
+  Left take_left(Account& account);
   // Takes stages over the next packets of batch_, before it is their turn (stage_runs.cpp). False: there is none.
   bool run_ahead();
   // The next of those goes on to where stages sent it.

@@ -36,16 +36,17 @@ PacketBox Scheduler::Node::pull(unsigned input) {
   return packet;
 }
 
-PacketBox Scheduler::Node::bring(size_t bytes) {
+PacketBox Scheduler::Node::bring(std::span<const uint8_t> frame) {
   if (impl_.account.stats.packets_in >= impl_.options.max_packets) {
     if (!impl_.limit_told) stop();
     impl_.limit_told = true;
     return nullptr;
   }
-  PacketBox packet = impl_.pool.make(bytes);
+  PacketBox packet = impl_.pool.make(frame.size());
   if (packet == nullptr) return nullptr;
   packet->timestamp_ns = impl_.simulated() ? impl_.simulated_ns : wall_ns();
-  came_in(bytes);
+  std::memcpy(packet->registers.frame, frame.data(), frame.size());
+  came_in(frame);
   return packet;
 }
 void Scheduler::Node::receive(unsigned input, PacketBox packet) {
@@ -139,12 +140,13 @@ void Scheduler::Node::give_back() {
   row_ = 0;
 }
 
-Scheduler::Node::Left Scheduler::Node::take_left() {
+Scheduler::Node::Left Scheduler::Node::take_left(Account& account) {
   Left left;
   if (source_ == nullptr || !source_->live()) return left;
   for (; row_ < batch_->size(); ++row_) {
     ++left.packets;
     left.bytes += batch_->data_length(row_);
+    account.come_in(batch_->arrived(row_));
   }
   return left;
 }
@@ -159,7 +161,7 @@ PacketBox Scheduler::Node::next() {
   load(row_++, packet->registers.frame, packet->registers);
   packet->timestamp_ns = batch_->timestamp_ns(row_ - 1);
   packet->input = input_;
-  came_in(packet->registers.length());
+  came_in(batch_->arrived(row_ - 1));
   return packet;
 }
 

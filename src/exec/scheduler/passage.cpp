@@ -73,6 +73,7 @@ bool Scheduler::Impl::bind_passage() {
   passage->bound = std::move(*bound);
   if (ledger != nullptr) attach_hits(*passage->bound, *ledger);
   if (options.rule_log != nullptr) options.rule_log->attach(*passage->bound, router, passage->plan);
+  if (options.count_dscp) passage->worker.stats().count_dscp();
   for (unsigned e = 0; e < nodes.size(); ++e) passage->worker.set_limiter(e, egress->limiter_of(e));
   return true;
 }
@@ -119,10 +120,7 @@ bool Scheduler::Node::run_through() {
   passage.worker.expect(source_->next());
   passage.worker.run(*passage.bound, *batch_, share, passage_);
   std::swap(stats.elements, impl.account.stats.elements);
-  for (uint64_t WorkerStats::*sum : {&WorkerStats::packets_in, &WorkerStats::bytes_in, &WorkerStats::generated}) {
-    impl.account.stats.*sum += stats.*sum;
-    stats.*sum = 0;
-  }
+  stats.hand_over(impl.account.stats);
   for (size_t c = 0; c < passage.counting.size(); ++c) {
     const Node& node = *passage.counting[c];
     (void)node.flow_->counted(node.counters().packets - passage.before[c].packets,

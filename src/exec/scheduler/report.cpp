@@ -30,9 +30,7 @@ Result<void> Scheduler::finish(std::vector<AtomicFile>& files, bool& output) {
 void Scheduler::close() {
   for (Node* node : impl_->live_) {
     // What had come and found no room behind it is queued.
-    const Node::Left left = node->take_left();
-    impl_->account.stats.packets_in += left.packets;
-    impl_->account.stats.bytes_in += left.bytes;
+    const Node::Left left = node->take_left(impl_->account);
     node->counters().packets += left.packets;
     node->counters().bytes += left.bytes;
     node->kept_ += left.packets;

@@ -241,7 +241,7 @@ void Scheduler::Node::hand_on_ahead() {
   const unsigned hops = next.hops;
   PacketBox packet = std::move(next.packet);
   const uint32_t row = row_++;
-  came_in(batch_->data_length(row));
+  came_in(batch_->arrived(row));
   if (to.node == nullptr) return;
   impl_.depth += hops;
   impl_.hand(to, std::move(packet));

@@ -23,7 +23,7 @@ class StartsWith final : public FlowElement {
  public:
   void configure(const Arguments& arguments, Diagnostics&) override { packets_ = arguments.get_uint("PACKETS"); }
   Result<void> start(FlowContext& context) override {
-    for (uint64_t i = 0; i < packets_; ++i) context.push(0, context.bring(60));
+    for (uint64_t i = 0; i < packets_; ++i) context.push(0, context.bring(std::vector<uint8_t>(60)));
     return {};
   }
 

@@ -54,11 +54,9 @@ void Scheduler::Impl::follow(Impl& before) {
   // What came in and was made stays; what elements counted goes by their names.
   std::vector<ElementCounters> counted = std::move(before.account.stats.elements);
   std::vector<ElementCounters> mine = std::move(account.stats.elements);
-  const WorkerStats early = std::move(account.stats);  // `start` may have brought packets
+  WorkerStats early = std::move(account.stats);  // `start` may have brought packets
   account.stats = std::move(before.account.stats);
-  account.stats.packets_in += early.packets_in;
-  account.stats.bytes_in += early.bytes_in;
-  account.stats.generated += early.generated;
+  early.hand_over(account.stats);
   account.stats.elements = std::move(mine);
   gone = before.gone;
   retired = std::move(before.retired);
@@ -87,9 +85,7 @@ void Scheduler::Impl::follow(Impl& before) {
   for (unsigned e = 0; e < before.nodes.size(); ++e) {
     Node& old = *before.nodes[e];
     if (!has_heir[e]) gone.add(counted[e]);
-    const Node::Left left = old.take_left();
-    account.stats.packets_in += left.packets;
-    account.stats.bytes_in += left.bytes;
+    const Node::Left left = old.take_left(account);
     gone.drops[static_cast<size_t>(DropReason::kGraphChanged)] += left.packets;
     if (old.sent_.packets != 0)
       retired.push_back({old.element_.name, old.element_.port().path, old.sent_.packets, old.sent_.bytes});

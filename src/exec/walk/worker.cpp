@@ -136,8 +136,7 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   ++on_way_;
   share.sent.resize(plan_.sinks.size());
   share.passed.resize(plan_.passed.size());
-  const uint32_t packets = share.packets.count();
-  account_.come_in(plan_.sources[source].element, packets, batch.bytes(share.packets));
+  account_.come_in(plan_.sources[source].element, batch, share.packets);
   ++account_.stats.batches;
 
   walk.snapshot = &snapshot;
@@ -153,7 +152,7 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   walk.next_child = 0;
   walk.visits = 0;
   if (plan_.shows_headroom) clear_headroom(batch, share.packets);
-  if (packets != 0) walk.to(plan_.sources[source].target).merge(share.packets);
+  if (!share.packets.empty()) walk.to(plan_.sources[source].target).merge(share.packets);
   advance(walk);
 }
 
