@@ -1,5 +1,5 @@
 // Priorities: packets of one class leave as a run of that class alone would send them, whoever worked on them.
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -88,11 +88,11 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
       ->check(Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  sub.add_option("--watchdog", f.watchdog_ms, "A device without progress for this long has failed")
+  sub.add_option("--watchdog", f.watchdog_ms,
+                 "A device without progress for this long has failed; default 2000, of an emulated device 60000")
       ->check(Range(10u, 600'000u))
       ->as_duration(1e-3)
-      .type_name("MS")
-      ->capture_default_str();
+      .type_name("MS");
 }
 
 void add_latency_target_option(Command sub, std::string& text) {
@@ -146,7 +146,7 @@ OpenDevices open_devices(const DeviceFlags& f) {
   if (f.flights != 0) open.options.flights = f.flights;
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
-  open.options.watchdog_ns = uint64_t{f.watchdog_ms} * 1'000'000;
+  if (f.watchdog_ms != 0) open.options.watchdog_ns = uint64_t{f.watchdog_ms} * 1'000'000;
   if (f.frames == "device") {
     if (open.options.records != RecordChoice::kAuto && open.options.records != RecordChoice::kFrame)
       fail(Exit::kUsage, fmt::format("--frame-memory device: not with --records {}", f.records), "use --records frame");

@@ -88,6 +88,20 @@ std::string runtime_text(const Json& r, Rates* rates) {
   return t + now_text(r, rates) + "\n" + elements_text(r, rates);
 }
 
+std::string dscp_text(const Json& r, Rates* rates) {
+  if (!r.contains("dscp_bytes")) fail(Exit::kUsage, "bytes are not counted by DSCP", "start the run with --dscp");
+  std::vector<std::string> heads = {"dscp", "bytes"};
+  if (rates != nullptr) heads.push_back("bytes/s");
+  TextTable table(heads);
+  for (const auto& [dscp, bytes] : r.at("dscp_bytes").items()) {
+    std::vector<std::string> row = {dscp, with_commas(bytes.get<uint64_t>())};
+    if (rates != nullptr) row.push_back(rates->cell("dscp " + dscp, bytes.get<uint64_t>()));
+    table.add(row);
+  }
+  return fmt::format("{} in{}\n{}", counted(count_of(r, "packets_in"), "packet"), cleared_text(r),
+                     table.empty() ? "" : table.str());
+}
+
 std::string drops_text(const Json& r, Rates* rates) {
   std::vector<std::string> heads = {"packets", "reason", "element"};
   if (rates != nullptr) heads.insert(heads.begin() + 1, "pps");
@@ -176,6 +190,9 @@ struct RulesFlags : WindowFlags {
   bool hits = false, by_hits = false, native = false;
   uint64_t from = 1, count = 50;
 };
+struct RuntimeFlags : WindowFlags {
+  bool dscp = false;
+};
 struct LookupFlags : WindowFlags {
   std::string table, what, prefix, next_hop;
   uint64_t from = 1, count = 1000;
@@ -189,8 +206,8 @@ Exit show(const WindowFlags& flags, const Json& body, const std::function<std::s
       flags, [&] { return request(client, body); }, text);
 }
 
-Exit show_runtime(const WindowFlags& flags) {
-  return show(flags, {{"command", "show runtime"}}, &runtime_text);
+Exit show_runtime(const RuntimeFlags& flags) {
+  return show(flags, {{"command", "show runtime"}}, flags.dscp ? &dscp_text : &runtime_text);
 }
 Exit show_drops(const WindowFlags& flags) {
   return show(flags, {{"command", "show drops"}}, &drops_text);
@@ -451,9 +468,11 @@ void add_live_shows(Command show) {
     add_watch_options(*sub, *flags);
     return sub;
   };
+  auto runtime = std::make_shared<RuntimeFlags>();
   add("runtime", "Packets, rates, latencies and counters of every element of a running process.",
       "sluice show runtime\nsluice show runtime --interval 1\nsluice show runtime --socket /tmp/sluice.sock -o json",
-      std::make_shared<WindowFlags>(), &show_runtime);
+      runtime, &show_runtime)
+      ->add_flag("--dscp", runtime->dscp, "The bytes that came in, by DSCP, of a run with --dscp");
   add("drops", "What a running process dropped, why and where.",
       "sluice show drops\nsluice show drops --interval 1 --times 10 -o json", std::make_shared<WindowFlags>(),
       &show_drops);

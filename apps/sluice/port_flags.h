@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app.h"
-#include "exec/run.h"
+#include "exec/engine/run.h"
 #include "pipeline.h"
 #include "ports/sender.h"
 

@@ -107,7 +107,8 @@ void group_run_options(Command sub) {
       {"Live ports", {"--method", "--port", "--queues", "--promiscuous", "--poll", "--cores", "--ready-file"}},
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
       {"Running process", {"--control", "--http", "--http-token", "--wait", "--max-memory"}},
-      {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--log-rate", "--print-graph", "--print-plan"}},
+      {"Report",
+       {"--output", "--quiet", "--hits", "--top-rules", "--dscp", "--log-rate", "--print-graph", "--print-plan"}},
       {"Other", {"--help", "--help-all", "--config", "--user"}}};
   sub.first_help({{"Input", {"--in", "--out", "--bridge", "--config", "--limit"}},
                   {"Live", {"--control", "--http", "--method", "--workers"}},

@@ -21,7 +21,7 @@
 #include "control/route_report.h"
 #include "control/table_text.h"
 #include "control/why.h"
-#include "exec/live_ports.h"
+#include "exec/engine/live_ports.h"
 #include "formats/native_rules.h"
 #include "formats/qos_text.h"
 #include "formats/route_files.h"

@@ -24,7 +24,7 @@
 #include "control/rule_log_control.h"
 #include "control/sent_file.h"
 #include "control/trace_control.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include "control/json.h"
 #include "control/report.h"
 #include "control/request.h"
-#include "exec/generation.h"
+#include "exec/engine/generation.h"
 
 namespace sluice {
 
@@ -118,6 +118,7 @@ Result<Json> GraphControl::show_runtime() {
             {"packets_in", report.packets_in},   {"generated", report.generated},
             {"packets_out", report.packets_out}, {"dropped", report.dropped},
             {"queued", report.queued},           {"elements", elements}};
+  if (!report.totals.dscp.empty()) json["dscp_bytes"] = dscp_json(report.totals);
   if (cleared_ == nullptr) return json;
   if (const auto age = cleared_->age(ClearedCounters::Window::kRuntime)) json["cleared_seconds_ago"] = *age;
   return json;

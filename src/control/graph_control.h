@@ -12,7 +12,7 @@
 #include "control/cleared_counters.h"
 #include "control/request.h"
 #include "control/sent_file.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 namespace sluice {
 

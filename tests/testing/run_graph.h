@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 namespace sluice::testing {
 
