@@ -3,9 +3,37 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <memory>
+
+#include "graph/arguments.h"
+#include "graph/click/config_text.h"
+#include "graph/element.h"
+#include "graph/router.h"
 #include "inputs.h"
+#include "pipeline.h"
 
 namespace sluice::app {
+namespace {
+
+// What is wrong with the value of --bridge-pass, as the element says it to which it goes; empty: nothing.
+std::string wrong_frame_kinds(std::string kinds) {
+  if (!is_closed_config(kinds)) return fmt::format("'{}' is not a list of kinds, such as arp,nd,stp", kinds);
+  std::ranges::replace(kinds, ',', ' ');
+  const ElementClass* const bridge = registry().find("Bridge");
+  std::vector<Diagnostic> wrong;
+  const Arguments arguments = Arguments::parse(bridge->arguments, "PASS " + kinds, {}, &wrong);
+  if (wrong.empty()) {
+    Diagnostics own({}, {});
+    bridge->make(bridge->name)->configure(arguments, own);
+    wrong = own.all();
+  }
+  if (wrong.empty()) return {};
+  const Diagnostic& first = wrong.front();
+  return first.expected.empty() ? first.message : fmt::format("{}; kinds are {}", first.message, first.expected);
+}
+
+}  // namespace
 
 void add_map_option(Command sub, std::vector<std::string>& maps) {
   sub.add_option("--map", maps,
@@ -52,6 +80,7 @@ void add_run_options(Command sub, RunFlags& o) {
   sub.add_option("--bridge-pass", o.bridge_pass,
                  "Frames that pass a bridge without the access list: arp, nd, stp, lldp, lacp, eapol, llc, EtherTypes "
                  "such as 0x8847, all, none; other frames that are not IP are dropped")
+      ->check([](const std::string& kinds) { return wrong_frame_kinds(kinds); })
       ->type_name("KIND[,KIND]")
       ->capture_default_str();
   sub.add_option("--icmp-errors", o.icmp,
