@@ -64,9 +64,8 @@ void add_run_options(Command sub, RunFlags& o) {
          "METHOD:DEVICE to receive from; may be repeated")
       ->type_name("PCAP|IF")
       ->take_all();
-  sub.add_flag(
-      "--tso", o.tso,
-      "Captures of --in: an IP length of 0, which packets have that a NIC was to cut (TSO), is that of the frame");
+  sub.add_flag("--tso", o.tso,
+               "Captures of --in: an IP length of 0 (packets captured before TSO) means the length of the frame");
   sub.add_option(
          "--out", o.out,
          "Capture to write, or live port to send by, as for --in; PORT=... for one output port, may be repeated "
@@ -74,8 +73,8 @@ void add_run_options(Command sub, RunFlags& o) {
       ->type_name("[PORT=]PCAP|IF")
       ->take_all();
   sub.add_option("--bridge", o.bridge,
-                 "In-line firewall: forward between two ports what --acl permits, both ways; ports as for --in, or "
-                 "those of --map")
+                 "In-line firewall: forward packets that --acl permits between two ports, in both directions; ports as "
+                 "for --in, or those of --map")
       ->type_name("IF,IF");
   sub.add_option("--bridge-pass", o.bridge_pass,
                  "Frames that pass a bridge without the access list: arp, nd, stp, lldp, lacp, eapol, llc, EtherTypes "
