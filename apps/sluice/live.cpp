@@ -115,7 +115,7 @@ void add_live_options(Command sub, LiveFlags& flags) {
                  "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)")
       ->type_name("FILE");
   sub.add_option("--log-rate", flags.log_rate,
-                 "Packets a second that each rule with 'log' has logged, and as many at once; the others are counted")
+                 "Packets per second, and burst, that each rule with 'log' logs; further packets are counted")
       ->check(Range(uint64_t{1}, RuleLog::kMostRate))
       ->type_name("N")
       ->capture_default_str();
