@@ -518,10 +518,10 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   const uint32_t most = d.flights_of(offloads, 1);
   const DeviceMode mode = d.mode_of(offloads, workers);
   const bool tagged = mode == DeviceMode::kPersistent && !DeviceOptions::crosses_as_frames(offloads);
-  std::string text = fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n",
-                                 devices.label, counted(d.devices.size(), "device"), to_string(mode),
-                                 tagged ? "tagged" : to_string(d.transport), to_string(d.threading),
-                                 most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
+  std::string text = fmt::format(
+      "device {}: {}, mode {}, transport {}, threading {}, {} batches in flight per worker\n", devices.label,
+      counted(d.devices.size(), "device"), to_string(mode), tagged ? "tagged" : to_string(d.transport),
+      to_string(d.threading), most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
   for (size_t n = 0; n < offloads.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
     if (node.type != PlanNode::Type::kSegment) continue;
