@@ -2,6 +2,7 @@
 """Tests of the scripts in this folder; run by ./dev test."""
 import argparse
 import contextlib
+import fnmatch
 import io
 import json
 import os
@@ -856,6 +857,22 @@ class Layers(unittest.TestCase):
             self.assertNotIn(layer, may)
             for below in may:
                 self.assertLessEqual(check_layers.ALLOWED[below], may, f"{layer} includes {below}")
+
+
+class LeftOut(unittest.TestCase):
+    def test_each_name_is_of_a_test(self):
+        text = "".join(path.read_text(encoding="utf-8") for folder in ("src", "tests", "apps", "studies") for path in (ROOT / folder).rglob("*_test.cpp"))
+        names = {f"{suite}.{test}" for suite, test in re.findall(r"^(?:TEST|TEST_F|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\(\s*(\w+),\s*(\w+)", text, re.M)}
+        names |= {f"{suite}/0.{test}" for suite, test in re.findall(r"^TYPED_TEST\(\s*(\w+),\s*(\w+)", text, re.M)}
+        instances = re.findall(r"^INSTANTIATE_(TYPED_)?TEST_SUITE_P\(\s*(\w+),\s*(\w+)", text, re.M)
+        for suite, test in re.findall(r"^(?:TYPED_)?TEST_P\(\s*(\w+),\s*(\w+)", text, re.M):
+            names |= {f"{prefix}/{suite}/0.{test}" if typed else f"{prefix}/{suite}.{test}/0" for typed, prefix, of in instances if of == suite}
+        lines = [line.split() for line in (ROOT / "tests/left_out.txt").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+        self.assertEqual({len(line) for line in lines}, {2})
+        self.assertEqual({preset for preset, _ in lines}, {"asan", "aarch64", "tsan"})
+        for preset, pattern in lines:
+            first = re.sub(r"(\..*/).*", r"\g<1>0", pattern)  # of a test's instances
+            self.assertTrue(fnmatch.filter(names, first), f"{preset} {pattern}: no test has such a name")
 
 
 if __name__ == "__main__":
