@@ -639,6 +639,8 @@ class New(unittest.TestCase):
                 "template <typename... A> constexpr bool has(sluice::AclAlgorithmList<A...>) "
                 "{ return (std::is_same_v<A, sluice::TwoTreeAcl> || ...); }\n"
                 "static_assert(has(sluice::AllAcl{}) && !has(sluice::AclAlgorithms{}));"],
+        "port": ["ports/two_tree/two_tree_port.cpp", "ports/port.cpp", "ports/live_port_test.cpp", "elements/device/element.cpp",
+                 "static_assert(sluice::PortMethod::kTwoTree != sluice::PortMethod::kTap);"],
     }
 
     def setUp(self):
@@ -660,6 +662,7 @@ class New(unittest.TestCase):
             made = self.new(kind, name)
             self.assertEqual((made.returncode, made.stderr), (0, ""))
             self.assertIn("added src/", made.stdout)
+            self.assertLessEqual(made.stdout.count("added src/"), 3)
             for path in (self.root / new_from_example.SKELETONS[kind]).parent.glob(f"{name}/*"):
                 self.assertNotRegex(path.read_text(), r"Example|(?<!\.)example")
                 self.assertIn(str(path.relative_to(self.root)), made.stdout)
@@ -674,7 +677,8 @@ class New(unittest.TestCase):
     def test_says_why_not_and_writes_nothing(self):
         before = {path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
         for kind, name, words in (("acl", "Two", "snake_case"), ("lpm", "example", "itself"), ("lpm", "../x", "snake_case"),
-                                  ("lpm", "longer_than_8", "8 bytes"), ("element", "queue", "exists")):
+                                  ("lpm", "longer_than_8", "8 bytes"), ("port", "tap", "itself"),
+                                  ("port", "longer_than_14_x", "15 bytes"), ("element", "queue", "exists")):
             made = self.new(kind, name)
             self.assertEqual(made.returncode, 1)
             self.assertIn(words, made.stderr)

@@ -72,6 +72,11 @@ void PrintTo(const Way& way, std::ostream* out) {
   *out << way.name;
 }
 
+// A method that makes the interface `name`.
+constexpr Way makes(const char* method, PortMethod by, const char* name) {
+  return {.name = method, .method = by, .port = name, .other = name, .makes_interface = true, .rings = false};
+}
+
 constexpr Way kWays[] = {
     {.name = "af_packet", .method = PortMethod::kAfPacket},
 #if SLUICE_WITH_AF_XDP
@@ -83,12 +88,7 @@ constexpr Way kWays[] = {
      .other = "near",
      .device = "net_tap0,iface=near",
      .makes_interface = true},
-    {.name = "tap",
-     .method = PortMethod::kTap,
-     .port = "tap7",
-     .other = "tap7",
-     .makes_interface = true,
-     .rings = false},
+    makes("tap", PortMethod::kTap, "tap7"),
     {.name = "pcap", .method = PortMethod::kPcap, .most_queues = 1, .cuts = false},
 };
 
