@@ -113,6 +113,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.latency_target_ns = run.latency_target_ns;
   options.fast_path = run.fast_path;
   options.count_hits = run.count_hits;
+  options.count_dscp = true;
   options.rule_log = run.rule_log;
   options.priorities = run.priorities;
   options.qos = run.qos;
@@ -154,7 +155,16 @@ GraphOutcome run_graph(const GraphRun& run) {
       if (c.packets != 0) outcome.counters += fmt::format("rule {} {} {} {}\n", name, r, c.packets, c.bytes);
     }
   }
+  uint64_t of_any_dscp = 0;
+  for (size_t d = 0; d < report.totals.dscp.size(); ++d) {
+    const uint64_t bytes = report.totals.dscp[d];
+    of_any_dscp += bytes;
+    if (bytes != 0) outcome.counters += fmt::format("dscp {} {}\n", d, bytes);
+  }
   if (!result) return failed(result.error());
+  // What --priorities refuses has come in, and is counted by class alone.
+  if (!run.priorities && of_any_dscp != report.bytes_in)
+    return failed(Error(fmt::format("{} bytes came in, {} of any DSCP", report.bytes_in, of_any_dscp)));
   outcome.ok = true;
   return outcome;
 }
