@@ -639,7 +639,7 @@ class New(unittest.TestCase):
                 "template <typename... A> constexpr bool has(sluice::AclAlgorithmList<A...>) "
                 "{ return (std::is_same_v<A, sluice::TwoTreeAcl> || ...); }\n"
                 "static_assert(has(sluice::AllAcl{}) && !has(sluice::AclAlgorithms{}));"],
-        "port": ["ports/two_tree/two_tree_port.cpp", "ports/port.cpp", "ports/live_port_test.cpp", "elements/device/element.cpp",
+        "port": ["ports/tap/tap_port.cpp", "ports/two_tree/two_tree_port.cpp", "ports/port.cpp", "ports/live_port_test.cpp", "elements/device/element.cpp",
                  "static_assert(sluice::PortMethod::kTwoTree != sluice::PortMethod::kTap);"],
     }
 
