@@ -671,7 +671,7 @@ class New(unittest.TestCase):
             unit.write_text("".join(f'#include "{part}"\n' if part.endswith((".h", ".cpp")) else part + "\n" for part in parts))
             said = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror",
                                    "-Wno-missing-field-initializers", "-march=x86-64-v2", "-I", str(self.root / "src"), str(unit)],
-                                  capture_output=True, text=True, timeout=300)
+                                  capture_output=True, text=True, timeout=1500)
             self.assertEqual(said.returncode, 0, f"{kind}:\n{said.stderr[:4000]}")
 
     def test_says_why_not_and_writes_nothing(self):

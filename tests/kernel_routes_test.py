@@ -16,7 +16,7 @@ import time
 import unittest
 
 SLUICE = str(pathlib.Path(sys.argv.pop(1)).resolve())
-LIMIT_S = 60
+LIMIT_S = 600
 ROUNDS = 6 * int(os.environ.get("SLUICE_TEST_SCALE", "1"))
 ROUTES, ADDRESSES = 40, 80
 

@@ -20,7 +20,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIMIT_S = 120
+LIMIT_S = 600
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 SHOTS = None
