@@ -60,7 +60,7 @@ PriorityOutcome run_priorities(const std::string& text, RunOptions options,
   if (!plan) return failed(plan.error());
   auto snapshot = bind_plan(*plan, *router, *tables);
   if (!snapshot) return failed(snapshot.error());
-  options.count_hits = true;
+  options.count_hits = options.count_dscp = true;
   options.print = [&](std::string_view line) { outcome.printed.append(line).push_back('\n'); };
   auto engine = Engine::create(*router, *plan, options);
   if (!engine) return failed(engine.error());
@@ -83,6 +83,7 @@ PriorityOutcome run_priorities(const std::string& text, RunOptions options,
     outcome.counters += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
   for (const auto& [port, c] : report.ports)
     outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
+  outcome.counters += testing::dscp_text(report);
   for (const auto& [name, image] : tables->acls) {
     const HitLedger::Counts counts = (*engine)->hits().read(name);
     for (size_t r = 0; r < counts.rules.size(); ++r) {

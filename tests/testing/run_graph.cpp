@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -90,6 +91,13 @@ uint64_t generation_met(Engine& engine) {
   return engine.look(now).ok() ? now.generation : 0;
 }
 
+std::string dscp_text(const RunReport& report) {
+  std::string text;
+  for (size_t d = 0; d < report.totals.dscp.size(); ++d)
+    if (report.totals.dscp[d] != 0) text += fmt::format("dscp {} {}\n", d, report.totals.dscp[d]);
+  return text;
+}
+
 GraphOutcome run_graph(const GraphRun& run) {
   GraphOutcome outcome;
   auto failed = [&](const Error& error) {
@@ -138,6 +146,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   for (const auto& [port, c] : report.ports) {
     outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
   }
+  outcome.counters += dscp_text(report);
   for (const QosPortReport& port : report.qos) {
     for (const QosClassReport& c : port.classes) {
       const QosCounters& n = c.counters;
@@ -155,14 +164,10 @@ GraphOutcome run_graph(const GraphRun& run) {
       if (c.packets != 0) outcome.counters += fmt::format("rule {} {} {} {}\n", name, r, c.packets, c.bytes);
     }
   }
-  uint64_t of_any_dscp = 0;
-  for (size_t d = 0; d < report.totals.dscp.size(); ++d) {
-    const uint64_t bytes = report.totals.dscp[d];
-    of_any_dscp += bytes;
-    if (bytes != 0) outcome.counters += fmt::format("dscp {} {}\n", d, bytes);
-  }
   if (!result) return failed(result.error());
   // What --priorities refuses has come in, and is counted by class alone.
+  const auto& dscp = report.totals.dscp;
+  const uint64_t of_any_dscp = std::accumulate(dscp.begin(), dscp.end(), uint64_t{0});
   if (!run.priorities && of_any_dscp != report.bytes_in)
     return failed(Error(fmt::format("{} bytes came in, {} of any DSCP", report.bytes_in, of_any_dscp)));
   outcome.ok = true;
