@@ -18,10 +18,8 @@
 #include "control/json.h"
 #include "elements/register_all.h"
 #include "formats/qos_text.h"
-#include "graph/arguments.h"
 #include "graph/click/config_text.h"
 #include "graph/click/syntax.h"
-#include "graph/element.h"
 #include "graph/router.h"
 #include "inputs.h"
 #include "pipeline.h"
@@ -70,13 +68,8 @@ std::vector<unsigned> parse_cores(const std::string& text) {
 std::optional<PortSpec::Device> device_of(const ClickElement& e) {
   const ElementClass* const found = is_device_class(e.class_name) ? registry().find(e.class_name) : nullptr;
   if (found == nullptr) return std::nullopt;
-  std::vector<Diagnostic> wrong;
-  const Arguments arguments = Arguments::parse(found->arguments, e.configuration, e.configuration_origin, &wrong);
-  if (!wrong.empty()) return std::nullopt;
   const std::unique_ptr<Element> element = found->make(e.class_name);
-  Diagnostics own({}, {});
-  element->configure(arguments, own);
-  if (!own.ok()) return std::nullopt;
+  if (!configure(*element, *found, e.configuration, e.configuration_origin).empty()) return std::nullopt;
   return element->port().device;
 }
 

@@ -4,11 +4,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
 
-#include "graph/arguments.h"
 #include "graph/click/config_text.h"
-#include "graph/element.h"
 #include "graph/router.h"
 #include "inputs.h"
 #include "pipeline.h"
@@ -21,13 +18,7 @@ std::string wrong_frame_kinds(std::string kinds) {
   if (!is_closed_config(kinds)) return fmt::format("'{}' is not a list of kinds, such as arp,nd,stp", kinds);
   std::ranges::replace(kinds, ',', ' ');
   const ElementClass* const bridge = registry().find("Bridge");
-  std::vector<Diagnostic> wrong;
-  const Arguments arguments = Arguments::parse(bridge->arguments, "PASS " + kinds, {}, &wrong);
-  if (wrong.empty()) {
-    Diagnostics own({}, {});
-    bridge->make(bridge->name)->configure(arguments, own);
-    wrong = own.all();
-  }
+  const auto wrong = configure(*bridge->make(bridge->name), *bridge, "PASS " + kinds, {});
   if (wrong.empty()) return {};
   const Diagnostic& first = wrong.front();
   return first.expected.empty() ? first.message : fmt::format("{}; kinds are {}", first.message, first.expected);
