@@ -456,10 +456,9 @@ std::string summary(const RunReport& r, const std::string& device) {
   }
   text += fmt::format("\ndrops  {}{}{}\n", with_commas(r.dropped), r.dropped != 0 ? ": " : "", drops_text(r.drops));
   if (r.queued != 0) text += fmt::format("queued {}\n", counted(r.queued, "packet"));
-  for (size_t d = 0; d < r.totals.dscp.size(); ++d)
-    if (r.totals.dscp[d] != 0)
-      text += fmt::format("dscp   {}: {}\n", d == kNoDscp ? "none" : std::to_string(d),
-                          human_bytes(static_cast<double>(r.totals.dscp[d])));
+  const nlohmann::ordered_json of_each = dscp_json(r.totals);
+  for (const auto& [dscp, bytes] : of_each.items())
+    text += fmt::format("dscp   {}: {}\n", dscp, human_bytes(bytes.get<double>()));
   text +=
       fmt::format("time   {} on {} x{}, {}, p50 {:.1f} us, p99 {:.1f} us\n", human_seconds(r.seconds), device,
                   r.workers, human_rate(r.seconds > 0 ? static_cast<double>(r.packets_in) / r.seconds : 0, "packets"),
