@@ -71,19 +71,7 @@ PriorityOutcome run_priorities(const std::string& text, RunOptions options,
   if (beside.joinable()) beside.join();
   // As run_graph writes them.
   const RunReport& report = outcome.report;
-  for (size_t e = 0; e < router->elements.size(); ++e) {
-    const ElementCounters& c = report.totals.elements[e];
-    outcome.counters += fmt::format("{} {} {}", router->elements[e]->name, c.packets, c.bytes);
-    for (size_t r = 0; r < kDropReasons; ++r) {
-      if (c.drops[r] != 0) outcome.counters += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
-    }
-    outcome.counters += '\n';
-  }
-  for (const RunReport::Sink& sink : report.sinks)
-    outcome.counters += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
-  for (const auto& [port, c] : report.ports)
-    outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
-  outcome.counters += testing::dscp_text(report);
+  outcome.counters = testing::counters_of(*router, report);
   for (const auto& [name, image] : tables->acls) {
     const HitLedger::Counts counts = (*engine)->hits().read(name);
     for (size_t r = 0; r < counts.rules.size(); ++r) {

@@ -43,22 +43,6 @@ void write_file(const std::string& path, std::string_view bytes) {
 
 namespace {
 
-// Every element's and every sink's, as text.
-std::string counters_of(const Router& router, const RunReport& report) {
-  std::string text;
-  for (size_t e = 0; e < router.elements.size(); ++e) {
-    const ElementCounters& c = report.totals.elements[e];
-    text += fmt::format("{} {} {}", router.elements[e]->name, c.packets, c.bytes);
-    for (size_t r = 0; r < kDropReasons; ++r) {
-      if (c.drops[r] != 0) text += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
-    }
-    text += '\n';
-  }
-  for (const RunReport::Sink& sink : report.sinks)
-    text += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
-  return text;
-}
-
 // The same tables, from their files, as a new generation. False: they cannot be loaded.
 bool publish_anew(const Router& router, const Plan& plan, Engine& engine) {
   auto tables = load_tables(router);
@@ -91,8 +75,19 @@ uint64_t generation_met(Engine& engine) {
   return engine.look(now).ok() ? now.generation : 0;
 }
 
-std::string dscp_text(const RunReport& report) {
+std::string counters_of(const Router& router, const RunReport& report) {
   std::string text;
+  for (size_t e = 0; e < router.elements.size(); ++e) {
+    const ElementCounters& c = report.totals.elements[e];
+    text += fmt::format("{} {} {}", router.elements[e]->name, c.packets, c.bytes);
+    for (size_t r = 0; r < kDropReasons; ++r) {
+      if (c.drops[r] != 0) text += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
+    }
+    text += '\n';
+  }
+  for (const RunReport::Sink& sink : report.sinks)
+    text += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
+  for (const auto& [port, c] : report.ports) text += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
   for (size_t d = 0; d < report.totals.dscp.size(); ++d)
     if (report.totals.dscp[d] != 0) text += fmt::format("dscp {} {}\n", d, report.totals.dscp[d]);
   return text;
@@ -143,10 +138,6 @@ GraphOutcome run_graph(const GraphRun& run) {
                            [&] { return (*engine)->run(outcome.report); });
   const RunReport& report = outcome.report;
   outcome.counters = counters_of(*router, report);
-  for (const auto& [port, c] : report.ports) {
-    outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
-  }
-  outcome.counters += dscp_text(report);
   for (const QosPortReport& port : report.qos) {
     for (const QosClassReport& c : port.classes) {
       const QosCounters& n = c.counters;
