@@ -12,7 +12,7 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "generate/random.h"
 #include "graph/click/parser.h"
 #include "net/packet_builder.h"

@@ -1,7 +1,7 @@
 # Writes OUT, the source file that names the revision, where it says anything else than it should. Run by every build:
 #   cmake -D SOURCE=... -D OUT=... -P Revision.cmake
 # "-dirty" where what programs are made of differs from that revision; documents and stored results are not part of it.
-set(built src apps cmake CMakeLists.txt CMakePresets.json ":(glob)bench/*.cpp" ":(glob)bench/*.cc")
+set(built src apps cmake CMakeLists.txt CMakePresets.json ":(glob)bench/*.cpp" ":(glob)bench/*.cc" ":(glob)studies/**/*.[chi]*" ":(glob)studies/**/*.json")
 set(revision unknown)
 execute_process(COMMAND git rev-parse --short=7 HEAD WORKING_DIRECTORY "${SOURCE}" OUTPUT_VARIABLE head
                 RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

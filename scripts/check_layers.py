@@ -3,8 +3,9 @@
 
 The table below is the law; it is compared with the DEPS in CMakeLists.txt, so that the two cannot drift apart.
 Further rules: quoted includes name project files from src/ (or the includer's own folder) and exist; project headers are
-never included with angle brackets; CUDA's headers appear below memory/cuda and exec/cuda only. And in tests: what
-rc::check returns is looked at, since GoogleTest does not hear of a property that fails.
+never included with angle brackets; CUDA's headers appear below memory/cuda, exec/cuda and the cuda folders of studies/ only;
+what is in studies/ is included there, by apps/bench and by tests alone. And in tests: what rc::check returns is looked at,
+since GoogleTest does not hear of a property that fails.
 
   check_layers.py              checks the tree
   check_layers.py --self-test  checks the checker on small made-up trees
@@ -35,13 +36,15 @@ ALLOWED = {
     "api": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports", "exec", "control"},
 }
 ALL = set(ALLOWED)
-# Above the layers: applications, system tests, benchmarks.
-TOPS = {"apps", "tests", "bench", "python"}
+# Above the layers: applications, system tests, benchmarks, what only a study needs.
+TOPS = {"apps", "tests", "bench", "studies", "python"}
+# Who may include what is in studies/: the product never does.
+USES_STUDIES = ("studies/", "apps/bench/", "tests/")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 CUDA_HEADER = re.compile(r"^(cuda(_\w+)?\.h|cuda/.*|cub/.*|thrust/.*|cooperative_groups(/.*|\.h)|nvml\.h|nvrtc\.h|nvtx3/.*|"
                          r"device_launch_parameters\.h|nv/target|cuda\w*\.hpp)$")
-CUDA_FOLDERS = ("src/memory/cuda/", "src/exec/cuda/", "bench/cuda/")
+CUDA_FOLDERS = re.compile(r"(src/memory|src/exec|studies(/\w+)?)/cuda/")
 SUFFIXES = {".h", ".cpp", ".cc", ".cu", ".cuh"}
 UNHEARD = re.compile(r"^\s*rc::check\(")
 
@@ -69,8 +72,8 @@ def check_file(root, path, report):
         quote, name = match.groups()
         where = f"{relative}:{number}"
         if CUDA_HEADER.match(name):
-            if not str(relative).startswith(CUDA_FOLDERS):
-                report(f"{where}: {name}: CUDA headers belong below {' and '.join(CUDA_FOLDERS)} only")
+            if not CUDA_FOLDERS.match(str(relative)):
+                report(f"{where}: {name}: CUDA headers belong below src/memory/cuda, src/exec/cuda and studies' cuda folders only")
             continue
         if quote == "<":
             if (root / "src" / name).is_file():
@@ -84,6 +87,9 @@ def check_file(root, path, report):
             target_layer = layer_of(target.resolve().relative_to(root.resolve()))
         except ValueError:
             report(f'{where}: "{name}" leaves the project')
+            continue
+        if target_layer == "studies" and not str(relative).startswith(USES_STUDIES):
+            report(f"{where}: {name}: only {', '.join(USES_STUDIES)} include what is in studies/")
             continue
         if layer in TOPS or target_layer == layer:
             continue
@@ -124,7 +130,7 @@ def check_cmake(root, report):
 def check_tree(root):
     problems = []
     files = 0
-    for top in ("src", "apps", "tests", "bench", "python/src"):
+    for top in ("src", "apps", "tests", "bench", "studies", "python/src"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in SUFFIXES and path.is_file():
                 files += 1
@@ -146,6 +152,11 @@ def self_test():
         ({"src/exec/b.h": "", "src/graph/a.h": '#include "exec/b.h"'}, "graph may not include exec"),
         ({"src/ports/p/b.h": "", "src/generate/a.h": '#include "ports/p/b.h"'}, None),
         ({"src/exec/b.h": "", "apps/sluice/a.cpp": '#include "exec/b.h"'}, None),
+        ({"studies/a/b.h": "", "apps/bench/a.cpp": '#include "studies/a/b.h"'}, None),
+        ({"studies/a/b.h": "", "apps/sluice/a.cpp": '#include "studies/a/b.h"'}, "include what is in studies/"),
+        ({"studies/a/b.h": "", "src/exec/a.cpp": '#include "studies/a/b.h"'}, "include what is in studies/"),
+        ({"src/exec/b.h": "", "studies/a/a.cpp": '#include "exec/b.h"'}, None),
+        ({"studies/a/cuda/a.cu": "#include <cuda_runtime.h>"}, None),
         ({"src/base/b.h": "", "src/base/a.h": '#include "b.h"'}, None),
         ({"src/net/b.h": "", "src/base/a.h": '#include "../net/b.h"'}, "base may not include net"),
         ({"src/base/b.h": "", "src/net/a.h": "#include <base/b.h>"}, "is a file of this project"),

@@ -22,7 +22,7 @@ import time
 
 # Resident kernels of many workers and segments may find no room, which the program says.
 NO_ROOM = ["it takes no more", "multiprocessors take", "no room for more resident kernels"]
-COUNTED = ["packets_in", "packets_out", "dropped", "generated", "drops", "elements", "qos"]
+COUNTED = ["packets_in", "packets_out", "dropped", "generated", "drops", "elements", "qos", "dscp_bytes"]
 OUTPUTS = 3
 
 
@@ -46,7 +46,7 @@ def run(binary, graphs, options, work):
         config.write_text("".join(graph.text_into(out) for graph in graphs))
         classes = ["--qos", graphs[0].qos] if graphs[0].qos else []
         try:
-            done = subprocess.run([binary, "run", str(config), "-q", "-o", "json", *classes, *map(str, options)],
+            done = subprocess.run([binary, "run", str(config), "-q", "-o", "json", "--dscp", *classes, *map(str, options)],
                                   capture_output=True, text=True, timeout=120, check=False)
         except subprocess.TimeoutExpired:
             return 124, "no end within two minutes", None

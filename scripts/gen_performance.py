@@ -15,6 +15,8 @@ import pathlib
 import re
 import sys
 
+import gen_studies
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- performance -->", "<!-- end performance -->"
 # Of README's table, one row for each study: suite, case, what it is. One without a figure, or with a note (its figure is the tester's limit), is
@@ -23,16 +25,11 @@ HEADLINES = [
     ("data-plane", "pipeline/routes/64B/x1", "frames in, routes, frames out, one core"),
     ("acl-application", "application/acl+routes/64B/x1/256", "frames in, 1,000 rules, routes, frames out, one core"),
     ("frame-latency", "cpu/1024 rules, 1 mask, last, tuple_merge", "256 packets through 1,024 rules, one core"),
-    ("network-functions", "table/lookup/64B/routes_1000/dir24/x1/256/bits", "frames in, lookup in 1,000 routes, frames out, one core"),
+    ("network-functions", "table/lookup/64B/routes_1000/dir24/x1/256", "frames in, lookup in 1,000 routes, frames out, one core"),
     ("ipv4-forwarding", "cpu/101_routes/linear/headers/x2/1000000", "headers of a batch, linear search of 101 routes, two cores"),
 ]
-# Besides a row's value, where some row of the table has it.
-COLUMNS = {"mpackets_per_second": "Mpackets/s", "of_cpu": "times the CPU's", "mean_us": "mean, us", "p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "device_p50_us": "device p50, us",
-           "kernel_p50_us": "kernel p50, us", "transfer_p50_us": "launch and copies p50, us", "convert_ms": "convert, ms", "allocate_ms": "allocate, ms",
-           "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms", "corrected_buffer_time_s": "corrected buffer time, s", "build_seconds": "build, s", "bytes": "bytes",
-           "cpu_cores": "cores busy", "cpu_watts": "CPU, W", "watts": "GPU, W", "idle_watts": "GPU idle, W", "utilisation": "GPU busy, 0 to 1",
-           "packets_per_joule": "packets/J of the GPU"}
-
+# Where less is better.
+LESS_IS_BETTER = {"ns", "us", "ms", "s", "%"}
 
 def number(value):
     """Three significant digits below 1000, whole numbers with thousands separators above."""
@@ -73,6 +70,10 @@ def read(path):
     found = problems_of(report)
     if found:
         raise ValueError("\n".join(f"{path}: {one}" for one in found))
+    documents = gen_studies.published()
+    for row in report["rows"]:
+        if row["value"] is not None:
+            row["published"] = gen_studies.published_for(documents, row["suite"], row["case"], row["unit"])
     return report
 
 
@@ -82,60 +83,64 @@ def machine_line(report):
     return f"{', '.join(where)}; revision {report['git']}, {report['when'][:10]}"
 
 
-def suite_lines(suite, rows):
-    columns = [key for key in COLUMNS if any(isinstance(row.get(key), (int, float)) for row in rows)]
-    lines = [f"### {suite['title']}", "", suite["about"], ""]
-    head = ["case", "median", "unit", "min - max", "n", *(COLUMNS[key] for key in columns), "checked", "published"]
-    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    sources = []
+def deciding(suite, rows):
+    """(best row, number of rows) of each kind of case: those of one first word and unit, and of a comparison with other programs, of one
+    implementation. Rows beside a published figure are a kind of their own."""
+    kinds = {}
     for row in rows:
-        if row["value"] is None:
-            cells = [row["case"], row["reason"]] + [""] * (len(head) - 2)
-        else:
+        words = row["case"].split("/")
+        itself = row["published"]["source"] if row["published"] else words[1] if suite == "peers" and len(words) > 1 else ""
+        kinds.setdefault((words[0], itself, row["unit"]), []).append(row)
+    return [(min(of, key=lambda row: abs(row["value"]) if row["unit"] in LESS_IS_BETTER else -row["value"]), len(of)) for of in kinds.values()]
+
+
+def table(report):
+    lines = ["| suite | case | best of | median | min - max | n | checked | published |", "|---|---|---|---|---|---|---|---|"]
+    sources = []
+    for suite in report["suites"]:
+        title = suite["title"]
+        for row, of in deciding(suite["name"], [row for row in report["rows"] if row["suite"] == suite["name"] and row["value"] is not None]):
             published = row["published"]
             if published and published not in sources:
                 sources.append(published)
-            cells = [row["case"] + (f" ({row['note']})" if row.get("note") else ""), number(row["value"]), row["unit"], f"{number(row['min'])} - {number(row['max'])}", row["n"],
-                     *(number(row[key]) if isinstance(row.get(key), (int, float)) else "" for key in columns),
-                     "yes" if row["checked"] else "no",
+            cells = [title, row["case"] + (f" ({row['note']})" if row.get("note") else ""), of, f"{number(row['value'])} {row['unit']}",
+                     f"{number(row['min'])} - {number(row['max'])}", row["n"], "yes" if row["checked"] else "no",
                      f"{number(published['value'])} {published['unit']} ({sources.index(published) + 1})" if published else ""]
-        lines.append("| " + " | ".join(cell(one) for one in cells) + " |")
+            lines.append("| " + " | ".join(cell(one) for one in cells) + " |")
+            title = ""
     lines.append("")
-    lines += [f"({i + 1}) {p['source']}; on {p['hardware']}. Differs: {p['differs']}.\n" for i, p in enumerate(sources)]
-    commands = dict.fromkeys(row["command"] for row in rows if row["command"])
-    if commands:
-        lines += ["Commands:", "", *(f"    {command}" for command in commands), ""]
-    return lines
+    return lines + [f"({i + 1}) {p['source']}; on {p['hardware']}. Differs: {p['differs']}.\n" for i, p in enumerate(sources)]
 
 
 def page(reports):
     """`reports`: by the names of their files."""
     lines = ["# Performance", "",
              "Generated from stored reports of `sluice-bench suite` (bench/results/suite_*.json) by `scripts/gen_performance.py`; no figure is typed",
-             "by hand. *median* and *min - max* are over n repetitions. *checked*: a sample of the results was compared with a reference and",
-             "equals it; a row whose check fails has no figure. A published figure is of the hardware that is named below its table, which is",
-             "not the hardware that was measured here. [Benchmarks](benchmarks.md) has single measurements of more kinds and other machines.", "",
-             "    sluice-bench suite --quick -o report          # the same on your machine: report/report.html",
+             "by hand. Each row is the best of its kind of case, of as many as *best of* says; the reports have all rows with their commands.",
+             "*median* and *min - max* are over n repetitions. *checked*: a sample of the results was compared with a reference and equals it; a row",
+             "whose check fails has no figure. A published figure stands beside rows with its parameters alone; its hardware and what differs are",
+             "named below the table. [Studies](../studies/README.md) has all published figures, [Benchmarks](benchmarks.md) has single measurements of",
+             "more kinds and other machines. The [suite](design/suite.md) describes the cases.", "",
+             "    sluice-bench suite --quick -o report          # the same on your machine: report/report.html has every row",
              "    sluice-bench compare report another           # two reports, row by row", "",
              "![The report of the suite in a browser](performance.png)", ""]
     if not reports:
         return "\n".join(lines + ["No report is stored yet.", ""])
     for name, report in reports.items():
         lines += [f"## {name}", "", f"Measured on {machine_line(report)}; `{report['command']}`.", ""]
+        said = []
         if isinstance(report.get("load_average"), (int, float)):
-            lines += [f"Load average of the minute before, of other work: {report['load_average']:.2f}.", ""]
-        if isinstance(report.get("passes"), int):
-            lines += [f"All cases were gone through {report['passes']} times: the values of a row are minutes apart.", ""]
-        if report.get("cpu_busy"):
-            lines += [f"Cores busy: {report['cpu_busy']}.", ""]
-        if report.get("cpu_power"):
-            lines += [f"Watts of the processors: {report['cpu_power']}.", ""]
+            said.append(f"Load average of the minute before, of other work: {report['load_average']:.2f}.")
+        if isinstance(report.get("passes"), int) and report["passes"] > 1:
+            said.append(f"All cases were gone through {report['passes']} times: the values of a row are minutes apart.")
         if report["machine"].get("virtual"):
-            lines += ["A virtual machine: its rates vary with other load on its host.", ""]
-        for suite in report["suites"]:
-            rows = [row for row in report["rows"] if row["suite"] == suite["name"]]
-            if rows:
-                lines += suite_lines(suite, rows)
+            said.append("A virtual machine: its rates vary with other load on its host.")
+        absent = sum(row["value"] is None for row in report["rows"])
+        if absent:
+            said.append(f"{absent} case{'s' if absent > 1 else ''} without a figure there: the report says why.")
+        if said:
+            lines += [" ".join(said), ""]
+        lines += table(report)
     return "\n".join(lines)
 
 
@@ -143,16 +148,14 @@ def headline_lines(reports):
     if not reports:
         return ["No report is stored yet."]
     report = reports.get("suite_quick") or next(iter(reports.values()))
-    lines = ["| | median | min - max | published |", "|---|---|---|---|"]
+    lines = ["| | median | min - max |", "|---|---|---|"]
     for suite, case, label in HEADLINES:
         for row in report["rows"]:
             if row["suite"] != suite or row["case"] != case or row["value"] is None or row.get("note"):
                 continue
-            p = row["published"]
-            said = f"{number(p['value'])} {p['unit']} on {p['hardware']} ({p['source'].split(':')[0]})" if p else ""
-            lines.append(f"| {cell(label)} | {number(row['value'])} {row['unit']} | {number(row['min'])} - {number(row['max'])} | {cell(said)} |")
+            lines.append(f"| {cell(label)} | {number(row['value'])} {row['unit']} | {number(row['min'])} - {number(row['max'])} |")
             break
-    return lines + ["", f"Measured on {machine_line(report)}; [all rows, what differs from the published setups, commands](docs/performance.md)."]
+    return lines + ["", f"Measured on {machine_line(report)}; [all rows and commands](docs/performance.md); [five published studies, their figures beside ours](studies/README.md)."]
 
 
 def fill(text, reports):

@@ -178,7 +178,7 @@ def main():
         except ValueError as error:
             print(error, file=sys.stderr)
             bad += 1
-    files = [path for pattern in ("*.md", "docs/**/*.md", "src/**/*.md", "bench/**/*.md") for path in ROOT.glob(pattern)]
+    files = [path for pattern in ("*.md", "docs/**/*.md", "src/**/*.md", "bench/**/*.md", "studies/**/*.md") for path in ROOT.glob(pattern)]
     changed = 0
     for path in sorted(files):
         before = path.read_text(encoding="utf-8")

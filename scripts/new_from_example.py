@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Copies a skeleton under a new name: ./dev new element|lpm|acl NAME.
+"""Copies a skeleton under a new name: ./dev new element|lpm|acl|port NAME.
 
-The skeleton is a folder `example` that the build compiles and tests like any other. Inside the copy, in contents and in
-file names, example becomes NAME, Example becomes CamelCase(NAME) and EXAMPLE becomes UPPER_CASE(NAME). The copy is then
-added to the lists that the build and the tests go by; each line that changed is shown.
+The skeleton is a folder `example` that the build compiles and tests like any other; of a method of live ports it is `tap`,
+the shortest one. Inside the copy, in contents and in file names, example becomes NAME, Example becomes CamelCase(NAME) and
+EXAMPLE becomes UPPER_CASE(NAME). The copy is then added to the lists that the build and the tests go by; each line that
+changed is shown.
 """
 import argparse
 import pathlib
@@ -13,9 +14,15 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SKELETONS = {"element": "src/elements/example", "lpm": "src/tables/lpm/example", "acl": "src/tables/acl/example"}
-# A member of that name (`c.example`) is not the skeleton's name.
+SKELETONS = {"element": "src/elements/example", "lpm": "src/tables/lpm/example", "acl": "src/tables/acl/example",
+             "port": "src/ports/tap"}
+# A member of that name (`c.example`) is not the skeleton's name, nor is the kernel's word for an interface.
 WORD = re.compile(r"EXAMPLE|Example|(?<!\.)example")
+TAP = re.compile(r"(?<![A-Z])Tap(?=[A-Z,])|(?<![a-z])(?<!mode )tap(?![a-z])")
+# The longest name: of an algorithm in an image, and of an interface that a test makes.
+LONGEST = {"lpm": (8, "the 8 bytes that an image has for the name of an algorithm"),
+           "acl": (8, "the 8 bytes that an image has for the name of an algorithm"),
+           "port": (14, "the 15 bytes of an interface's name, with a digit, that a test makes")}
 # Where a copy is listed: a file, what stands there (the place is at `|`), and what is put there for the copy.
 LISTS = {
     "element": [
@@ -33,11 +40,19 @@ LISTS = {
          '#include "tables/acl/example/example.h"\n'),
         ("src/tables/acl/algorithms.h", ", ExampleAcl|", ", ExampleAcl"),
     ],
+    "port": [
+        ("src/ports/methods.inc", "open_tap_port, examine_tap, false)\n|", 'SLUICE_PORT_METHOD(kTap, "tap", open_tap_port, examine_tap, false)\n'),
+        ("src/ports/live_port_test.cpp", 'makes("tap", PortMethod::kTap, "tap7"),\n|', '    makes("tap", PortMethod::kTap, "tap7"),\n'),
+        ("src/elements/device/element.cpp", '"af_packet", "tap"|', ', "tap"'),
+    ],
 }
 
 
-def rename(text, name):
-    forms = {"example": name, "Example": "".join(part.capitalize() for part in name.split("_")), "EXAMPLE": name.upper()}
+def rename(text, name, kind):
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    if kind == "port":
+        return TAP.sub(lambda match: name if match.group() == "tap" else camel, text)
+    forms = {"example": name, "Example": camel, "EXAMPLE": name.upper()}
     return WORD.sub(lambda match: forms[match.group()], text)
 
 
@@ -50,7 +65,7 @@ def lists_with(root, kind, name):
         if text.count(before + after) != 1:
             raise ValueError(f"{file}: '{(before + after).strip()}' stands there {text.count(before + after)} times, not once")
         at = text.index(before + after) + len(before)
-        added = rename(put, name)
+        added = rename(put, name, kind)
         texts[file] = text[:at] + added + text[at:]
         shown.append(f"{file}:{text.count(chr(10), 0, at) + 1}: {added.strip(' ,' + chr(10))}")
     return texts, shown
@@ -60,11 +75,11 @@ def copy(root, kind, name):
     """The files written and the changes to lists. Raises ValueError with a message for the user; then nothing is written."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
         raise ValueError(f"'{name}' is no snake_case name: lower-case letters, digits and single underscores")
-    if name == "example":
-        raise ValueError("'example' is the skeleton itself")
-    if kind != "element" and len(name) > 8:
-        raise ValueError(f"'{name}' is longer than the 8 bytes that an image has for the name of an algorithm")
     source = root / SKELETONS[kind]
+    if name == source.name:
+        raise ValueError(f"'{name}' is the skeleton itself")
+    if kind in LONGEST and len(name) > LONGEST[kind][0]:
+        raise ValueError(f"'{name}' is longer than {LONGEST[kind][1]}")
     target = source.parent / name
     if not source.is_dir():
         raise ValueError(f"there is no skeleton {SKELETONS[kind]}/")
@@ -74,9 +89,9 @@ def copy(root, kind, name):
     written = []
     for path in sorted(source.rglob("*")):
         if path.is_file():
-            copied = target / rename(str(path.relative_to(source)), name)
+            copied = target / rename(str(path.relative_to(source)), name, kind)
             copied.parent.mkdir(parents=True, exist_ok=True)
-            copied.write_text(rename(path.read_text(encoding="utf-8"), name), encoding="utf-8")
+            copied.write_text(rename(path.read_text(encoding="utf-8"), name, kind), encoding="utf-8")
             written.append(str(copied.relative_to(root)))
     for file, text in texts.items():
         (root / file).write_text(text, encoding="utf-8")

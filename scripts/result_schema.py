@@ -118,7 +118,7 @@ def git_revision():
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     try:
         changed = git("status", "--porcelain", "--", "src", "apps", "cmake", "CMakeLists.txt", "CMakePresets.json",
-                      ":(glob)bench/*.cpp", ":(glob)bench/*.cc")
+                      ":(glob)bench/*.cpp", ":(glob)bench/*.cc", ":(glob)studies/**/*.[chi]*", ":(glob)studies/**/*.json")
         return git("rev-parse", "--short=7", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

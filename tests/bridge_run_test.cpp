@@ -255,9 +255,37 @@ TEST_F(BridgeCaptureTest, OptionsThatDoNotBelongTogetherAreSaid) {
     EXPECT_EQ(done.code, 2) << arguments;
     EXPECT_NE((done.err + done.out).find(said), std::string::npos) << done.err << done.out;
   }
+}
+
+// One error, though both ways of a bridge have the kinds; from a file, with its place.
+TEST_F(BridgeCaptureTest, AKindOfFrameThatIsNoneIsOneError) {
+  const std::string kinds = "kinds are arp, nd, stp, lldp, lacp, eapol, llc, an EtherType such as 0x8847, all, or none";
+  const auto times = [](const std::string& text, const std::string& part) {
+    size_t n = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+  };
   const Said kind = sluice("run --bridge lan,wan --acl edge.acl --bridge-pass arp,lldpd" + maps("x"));
-  EXPECT_EQ(kind.code, 1);
-  EXPECT_NE((kind.err + kind.out).find("'lldpd' is not a kind of frame"), std::string::npos) << kind.err << kind.out;
+  EXPECT_EQ(kind.code, 2);
+  EXPECT_EQ(times(kind.err, "error: "), 1u) << kind.err;
+  EXPECT_NE(kind.err.find("--bridge-pass: 'lldpd' is not a kind of frame; " + kinds), std::string::npos) << kind.err;
+  for (const char* value : {"0x0800", "arp)", "\"arp", "arp // nd", "arp) -> Discard; x :: Counter("}) {
+    const Said other =
+        sluice("run --bridge lan,wan --acl edge.acl --bridge-pass '" + std::string(value) + "'" + maps("x"));
+    EXPECT_EQ(other.code, 2) << value << other.err;
+    EXPECT_EQ(times(other.err, "error: "), 1u) << value << other.err;
+    EXPECT_NE(other.err.find("--bridge-pass: "), std::string::npos) << value << other.err;
+  }
+  write("bad.toml",
+        "acl = \"edge.acl\"\n[ports]\nbridge = [\"lan\", \"wan\"]\nbridge-pass = \"arp,lldpd\"\n"
+        "map = [\"device:lan=pcap:lan.pcap,x-lan.pcap\", \"device:wan=pcap:wan.pcap,x-wan.pcap\"]\n");
+  for (const char* command : {"run --config bad.toml", "check bad.toml"}) {
+    const Said file = sluice(command);
+    EXPECT_EQ(file.code, 1) << command;
+    EXPECT_NE(file.err.find("bad.toml:4:"), std::string::npos) << file.err;
+    EXPECT_EQ(times(file.err, "'lldpd' is not a kind of frame"), 1u) << file.err;
+    EXPECT_NE(file.err.find(kinds), std::string::npos) << file.err;
+  }
   EXPECT_FALSE(exists("x-lan.pcap"));
 }
 

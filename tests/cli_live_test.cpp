@@ -67,6 +67,52 @@ TEST_F(CliLiveTest, HitsAreWrittenAtTheEnd) {
   EXPECT_EQ(files(), (std::vector<std::string>{"edge.acl", "hits.json", "hits.txt", "in.pcap", "rib"}));
 }
 
+// The bytes of each DSCP are those that the frames were built with, whichever way packets go.
+TEST_F(CliLiveTest, BytesAreCountedByDscp) {
+  auto writer = CaptureWriter::create(path("dscp.pcap"));
+  ASSERT_TRUE(writer.ok());
+  Json expected = Json::object();
+  const auto add = [&](std::vector<uint8_t> frame, const std::string& dscp) {
+    const auto bytes = static_cast<uint32_t>(frame.size());
+    ASSERT_TRUE(writer->append(FrameHeader{bytes, bytes, ++stamp_}, frame.data()));
+    expected[dscp] = expected.value(dscp, uint64_t{0}) + bytes;
+  };
+  for (uint16_t i = 0; i < 700; ++i) {
+    const auto dscp = static_cast<uint8_t>(i * 5 % 64);
+    PacketBuilder packet = i % 2 == 0 ? udp4("10.0.0.1", "8.1.1.1") : udp6("2001:db8::1", "2001:db8::2");
+    packet.ports(i, 80).payload(i % 90u).dscp(dscp);
+    for (uint16_t tag = 0; tag < i % 3; ++tag) packet.vlan(tag + 1u);
+    std::vector<uint8_t> frame = packet.build();
+    const bool cut = i % 50 == 0;  // behind the first byte of the network header
+    if (cut) frame.resize(15u + 4u * (i % 3));
+    add(std::move(frame), cut ? "none" : std::to_string(dscp));
+  }
+  std::vector<uint8_t> arp(60);
+  arp[12] = 8, arp[13] = 6;
+  add(std::move(arp), "none");
+  ASSERT_TRUE(writer->commit().ok());
+  for (const char* way : {"", "--workers 3", "--batch 7", "--device emu --watchdog 20000",
+                          "--device emu --watchdog 20000 --records frame", "--packet-scheduler", "--priorities",
+                          "--repeat --limit 701", "--repeat --limit 701 --device emu --watchdog 20000"}) {
+    const Said said = sluice("run --routes rib --in dscp.pcap --dscp -o json " + std::string(way));
+    ASSERT_EQ(said.code, 0) << way << said.err;
+    const Json counted = Json::parse(said.out, nullptr, false)["dscp_bytes"];
+    EXPECT_EQ(counted, expected) << way;
+  }
+  EXPECT_EQ(sluice("run --routes rib --in dscp.pcap -o json").out.find("dscp_bytes"), std::string::npos);
+}
+
+TEST_F(CliLiveTest, AnAnswerSaysTheBytesOfEachDscp) {
+  const Said said =
+      beside(standard_ + " --wait --dscp",
+             R"(for i in $(seq 600); do "$SLUICE" show runtime | grep -q 'in 300 ' && break; sleep 0.05; done
+"$SLUICE" show runtime --dscp)");
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_NE(said.out.find("22,800"), std::string::npos) << said.out;
+  const Said without = beside(standard_ + " --wait", "\"$SLUICE\" show runtime --dscp");
+  EXPECT_NE(without.err.find("start the run with --dscp"), std::string::npos) << without.err;
+}
+
 TEST_F(CliLiveTest, ARunningProcessIsAskedAndChanged) {
   write("today.txt", "# more\nadd at 1 deny tcp from 10.0.0.1 to any\ndelete 2\n");
   write("other.acl", "permit udp from any to any port 53\n");

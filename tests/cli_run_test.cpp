@@ -485,9 +485,11 @@ TEST_F(CliRunTest, SizesOfClassesThatNameAGpuHoldWhereTheCommandLineHasNone) {
     write("t.click", "FromDump(t.pcap) -> " + element + " -> ToDump(t.out);\n");
     return sluice("show plan t.click --device emu " + options).out;
   };
-  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "").find(" 2 flights per worker"), std::string::npos);
-  EXPECT_NE(plan("GPUSetCRC32Coalescent(QUEUES_PER_CORE 90)", "").find(" 16 flights per worker"), std::string::npos);
-  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "--flights 3").find(" 3 flights per worker"),
+  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "").find(" 2 batches in flight per worker"),
+            std::string::npos);
+  EXPECT_NE(plan("GPUSetCRC32Coalescent(QUEUES_PER_CORE 90)", "").find(" 16 batches in flight per worker"),
+            std::string::npos);
+  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "--flights 3").find(" 3 batches in flight per worker"),
             std::string::npos);
   write("t.click", "FromDump(t.pcap) -> GPUSetCRC32Coalescent(MAX_BATCH 64, QUEUES_PER_CORE 2) -> ToDump(t.out);\n");
   const Said placed = sluice("run t.click");

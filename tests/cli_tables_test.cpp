@@ -194,7 +194,7 @@ TEST_F(CliTablesTest, ReadsFiltersOfOtherPrograms) {
         "-A FORWARD ! -s 10.0.0.0/8 -p tcp -m tcp --dport 22 -j DROP\nCOMMIT\n");
   const Said chosen = sluice("classify --rules fw --trace trace");
   EXPECT_EQ(chosen.code, 0);
-  EXPECT_NE(chosen.err.find("read: FORWARD; not read: INPUT"), std::string::npos) << chosen.err;
+  EXPECT_NE(chosen.err.find("warning: fw: read: FORWARD; not read: INPUT"), std::string::npos) << chosen.err;
   EXPECT_EQ(chosen.out, sluice("classify --rules fw --format iptables:FORWARD --trace trace").out);
   const Said forward = sluice("classify --rules fw --format iptables:FORWARD --trace trace -o json");
   ASSERT_EQ(forward.code, 0) << forward.err;

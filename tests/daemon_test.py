@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 
 SLUICE = str(pathlib.Path(sys.argv.pop(1)).resolve())
-LIMIT_S = 60
+LIMIT_S = 600
 
 
 def wrong_metrics(text):

@@ -18,7 +18,7 @@
 #include "elements/register_all.h"
 #include "exec/device/drive.h"
 #include "exec/device/offload.h"
-#include "exec/plan.h"
+#include "exec/walk/plan.h"
 #include "formats/classbench.h"
 #include "formats/route_text.h"
 #include "formats/trace.h"

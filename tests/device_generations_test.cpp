@@ -14,7 +14,7 @@
 #include "elements/register_all.h"
 #include "elements/tables.h"
 #include "exec/emu/emu_device.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_reader.h"
 #include "ports/pcap/capture_writer.h"

@@ -6,7 +6,7 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
 #include "tests/testing/run_graph.h"

@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "elements/register_all.h"
-#include "exec/engine.h"
-#include "exec/generation.h"
+#include "exec/engine/engine.h"
+#include "exec/engine/generation.h"
 #include "formats/qos_text.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_reader.h"

@@ -191,7 +191,7 @@ def write_capture(path, packets):
 
 
 def tool(*words, text=None):
-    return subprocess.run(words, input=text, capture_output=True, text=True, timeout=60)
+    return subprocess.run(words, input=text, capture_output=True, text=True, timeout=600)
 
 
 def need(*words, text=None):

@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SLUICE = str(pathlib.Path(sys.argv.pop(1)).resolve())
-LIMIT_S = 60
+LIMIT_S = 600
 ROUNDS = 6 * int(os.environ.get("SLUICE_TEST_SCALE", "1"))
 ROUTES, ADDRESSES = 40, 80
 
@@ -48,7 +49,20 @@ def in_own_namespace():
         f"link add {link} type veth peer name p{link}\nlink set {link} up\nlink set p{link} up\n" for link in LINKS) +
         "addr add 192.0.2.5/24 dev e0\naddr add 198.51.100.1/24 dev e1\naddr add 2001:db8::5/64 dev e0 nodad\n"
         "addr add 2001:db8:1::5/64 dev e1 nodad\n", check=False)
-    return made.stderr.strip() or None
+    return made.stderr.strip() or not_settled()
+
+
+def not_settled():
+    """None once the links are up and the kernel has their own addresses, which it adds up to a second later."""
+    own = [f"anycast {address} dev {link} " for link, of in (("e0", "2001:db8::"), ("e1", "2001:db8:1::")) for address in (of, "fe80::")]
+    end = time.monotonic() + LIMIT_S
+    while True:
+        local = run("ip", "-6", "route", "show", "table", "local").stdout
+        if all(one in local for one in own):
+            return None
+        if time.monotonic() > end:
+            return f"the links' own addresses do not come: {local}"
+        time.sleep(0.05)
 
 
 class Draw:

@@ -45,7 +45,7 @@ drop  packet 5: ttl-expired at ttl
 
 
 def run(*words, **options):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=250, **options)
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=1500, **options)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout

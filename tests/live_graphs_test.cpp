@@ -660,6 +660,8 @@ class LinkAgainRouterTest : public LiveGraphsRouterTest {
   void again(const NetNamespace& other, const std::string& there, const std::string& here, int last) {
     ASSERT_TRUE(NetNamespace::veth(other, there, *router_, here).ok());
     run_on(*router_, "ip link set " + here + " address 02:00:00:00:00:0" + std::to_string(last));
+    carries(*router_, here);
+    carries(other, there);
   }
   // Until the kernel has seen that the other end is up, up to a second later, it drops what is sent there.
   void carries(const NetNamespace& where, const std::string& interface) {

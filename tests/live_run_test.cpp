@@ -246,12 +246,32 @@ TEST_F(LiveRunTest, TheLoopbackInterfaceSaysWhyItIsNoPort) {
 
 TEST_F(LiveRunTest, CapabilitiesAreAskedForBeforeAnythingIsRead) {
   const auto inside = router_->enter();
-  const Said said =
-      shell("setpriv --bounding-set -net_raw --inh-caps -net_raw \"$SLUICE\" run --acl none --in d0 --out d1");
+  const auto without = [this](const std::string& arguments) {
+    return shell("setpriv --bounding-set -net_raw --inh-caps -net_raw \"$SLUICE\" run " + arguments);
+  };
+  const Said said = without("--acl none --in d0 --out d1");
   EXPECT_EQ(said.code, 3);
-  EXPECT_NE(said.err.find("interfaces need CAP_NET_RAW"), std::string::npos) << said.err;
+  EXPECT_NE(said.err.find("d0: interfaces need CAP_NET_RAW"), std::string::npos) << said.err;
   EXPECT_NE(said.err.find("setcap cap_net_raw"), std::string::npos) << said.err;
   EXPECT_EQ(said.err.find("--acl none"), std::string::npos) << said.err;
+  // However the port is written: a comment or a name with these words in it is not the method.
+  write("named.click", "FromDevice(DEVNAME \"d0\", METHOD AF_PACKET) -> Discard;\n");
+  write("comment.click", "FromDevice(d0 /* not METHOD tap, */, QUEUES 1) -> Discard;\n");
+  write("last.click", "FromDevice(QUEUES 1, DEVNAME d0) -> Discard;\n");
+  for (const char* file : {"named.click", "comment.click", "last.click"}) {
+    const Said graph = without(file);
+    EXPECT_EQ(graph.code, 3) << file << graph.err;
+    EXPECT_NE(graph.err.find("error: d0: interfaces need CAP_NET_RAW"), std::string::npos) << file << graph.err;
+  }
+  // Those that need none, and arguments that are wrong: what is told is what comes after.
+  write("tap.click", "define($HOW \"tap\");\nFromDevice(t9, METHOD $HOW) -> Discard;\nFromDump(no.pcap) -> Discard;\n");
+  write("wrong.click", "FromDevice(d0, METHOD afpacket) -> Discard;\n");
+  for (const auto& [file, about] : {std::pair{"tap.click", "no.pcap"}, {"wrong.click", "wrong.click:1:"}}) {
+    const Said graph = without(file);
+    EXPECT_NE(graph.code, 0) << file;
+    EXPECT_NE(graph.err.find(about), std::string::npos) << file << graph.err;
+    EXPECT_EQ(graph.err.find("interfaces need"), std::string::npos) << file << graph.err;
+  }
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The live page in a browser: page_test.py SLUICE [--shots DIR]
 
-Without Chromium (Debian: apt-get install chromium) this ends with 77, which CTest counts as skipped. With --shots the
-states that it looks at are kept as DIR/*.png, for people."""
+Without Chromium (./dev test installs Debian's chromium-headless-shell) this ends with 77, which CTest counts as skipped.
+With --shots the states that it looks at are kept as DIR/*.png, for people."""
 import base64
 import fcntl
 import http.server
@@ -20,8 +20,9 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIMIT_S = 120
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+LIMIT_S = 600
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 SHOTS = None
 PAGE = re.search(r'R"page\((.*)\)page"', (ROOT / "src/control/live_page.cpp").read_text(encoding="utf-8"), re.S).group(1)
 
@@ -416,6 +417,6 @@ if __name__ == "__main__":
         SHOTS.mkdir(parents=True, exist_ok=True)
         del sys.argv[at:at + 2]
     if BROWSER is None:
-        print("skipped: no Chromium here (apt-get install chromium)")
+        print("skipped: no Chromium here (apt-get install chromium-headless-shell)")
         sys.exit(77)
     unittest.main(verbosity=2)

@@ -1,5 +1,5 @@
 // Priorities: packets of one class leave as a run of that class alone would send them, whoever worked on them.
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ PriorityOutcome run_priorities(const std::string& text, RunOptions options,
   if (!plan) return failed(plan.error());
   auto snapshot = bind_plan(*plan, *router, *tables);
   if (!snapshot) return failed(snapshot.error());
-  options.count_hits = true;
+  options.count_hits = options.count_dscp = true;
   options.print = [&](std::string_view line) { outcome.printed.append(line).push_back('\n'); };
   auto engine = Engine::create(*router, *plan, options);
   if (!engine) return failed(engine.error());
@@ -71,18 +71,7 @@ PriorityOutcome run_priorities(const std::string& text, RunOptions options,
   if (beside.joinable()) beside.join();
   // As run_graph writes them.
   const RunReport& report = outcome.report;
-  for (size_t e = 0; e < router->elements.size(); ++e) {
-    const ElementCounters& c = report.totals.elements[e];
-    outcome.counters += fmt::format("{} {} {}", router->elements[e]->name, c.packets, c.bytes);
-    for (size_t r = 0; r < kDropReasons; ++r) {
-      if (c.drops[r] != 0) outcome.counters += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
-    }
-    outcome.counters += '\n';
-  }
-  for (const RunReport::Sink& sink : report.sinks)
-    outcome.counters += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
-  for (const auto& [port, c] : report.ports)
-    outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
+  outcome.counters = testing::counters_of(*router, report);
   for (const auto& [name, image] : tables->acls) {
     const HitLedger::Counts counts = (*engine)->hits().read(name);
     for (size_t r = 0; r < counts.rules.size(); ++r) {

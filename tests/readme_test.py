@@ -26,7 +26,7 @@ import tempfile
 
 FENCE = re.compile(r"^```(\w+) (.+)$")
 NUMBER = re.compile(r"-?\d[\d,.]*(?:\s?(?:[num]?s|[KMG]iB|B|bytes|[kMG]?pps|[kMG]?bit/s|[kMG])\b)?")
-LIMIT_S = 60
+LIMIT_S = 600
 
 
 def blocks(path):

@@ -16,7 +16,7 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "net/packet_builder.h"
 #include "net/text.h"
 #include "ports/pcap/capture_reader.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "elements/register_all.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "graph/click/parser.h"
 
 namespace sluice::run_without_memory_test {

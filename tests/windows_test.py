@@ -20,7 +20,7 @@ import unittest
 import urllib.request
 
 SLUICE = str(pathlib.Path(sys.argv.pop(1)).resolve())
-LIMIT_S = 60
+LIMIT_S = 600
 
 RULES = "deny udp from any to any port 53\npermit tcp from any to any\npermit udp from any to any\n"
 ROUTES = "0.0.0.0/0 via 192.0.2.1\n"

@@ -29,6 +29,7 @@
 #include "generate/traffic.h"
 #include "net/parse.h"
 #include "ports/pcap/capture_writer.h"
+#include "studies/study.h"
 #include "tables/acl/work.h"
 #include "tables/adjacency/adjacency_model.h"
 
@@ -1004,16 +1005,14 @@ void add_bench(Command root) {
     sub.add_option("--frame-repetitions", o.frame_repetitions, "Flights per case and thread")->type_name("N");
     sub.add_flag("--device-only", o.device_only, "Do not measure the CPU");
   };
-  add_bench_latency(*bench);
-  add_bench_shaper(*bench);
+  for (const Study* study : studies())
+    for (const auto add : study->commands) add(*bench);
   add_bench_soak(*bench);
-  add_bench_forward(*bench);
-  add_bench_functions(*bench);
   add_bench_kinds(*bench);
   add_bench_live(*bench);
-  add_bench_port(*bench);
   add_bench_priorities(*bench);
   add_bench_wire(*bench);
+  add_bench_study(*bench);
   add_bench_suite(*bench);
   add_bench_compare(*bench);
 

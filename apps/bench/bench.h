@@ -101,6 +101,27 @@ Addresses draw_addresses(const Rib& rib, const std::string& pattern, size_t n, u
 Exit bench_report(const BenchOptions& o, const std::string& kind, const std::string& input_hash,
                   const Verified& verified, std::vector<Case> cases, const Json& more);
 
+// One lookup on a device, the records that go there, and the digest that the oracle gives for each.
+struct DeviceWork {
+  std::shared_ptr<DeviceLookup> lookup;
+  std::vector<Word> records;
+  std::vector<uint32_t> expected;
+
+  // Of keys (IPv4 ones alone) with what the oracle says of them: digest(i) of keys[i].
+  template <typename Digest>
+  void add(const std::vector<FlowKey>& keys, Digest&& digest) {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!fits_key4(keys[i])) continue;
+      records.push_back(pack_key4(keys[i], 0));
+      expected.push_back(digest(i));
+    }
+  }
+};
+// Drives it `repetitions` times: rates, or the median round trips in us. A result that is not the expected one ends the
+// program.
+Case drive_case(const std::string& name, DeviceWork& work, const DriveOptions& options, unsigned repetitions,
+                bool rate_is_the_value);
+
 // The cases of one lookup element on a device: host-fed by every frame size, and device-resident where the device can.
 // expected[i]: result_digest of keys[i]'s rule and next hop. `next_hops`: of IPv4 keys of a route lookup, for records
 // of three destinations; empty: no such cases.
@@ -139,16 +160,12 @@ void add_bench(Command root);
 // prints.
 void add_reference(Command root);
 
-void add_bench_latency(Command bench);
-void add_bench_forward(Command bench);
-void add_bench_functions(Command bench);
 void add_bench_kinds(Command bench);
 void add_bench_live(Command bench);
-void add_bench_port(Command bench);
-void add_bench_shaper(Command bench);
 void add_bench_soak(Command bench);
 void add_bench_priorities(Command bench);
 void add_bench_wire(Command bench);
+void add_bench_study(Command bench);
 void add_bench_suite(Command bench);
 void add_bench_compare(Command bench);
 

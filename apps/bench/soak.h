@@ -13,7 +13,7 @@
 #include "apps/sluice/devices.h"
 #include "apps/sluice/pipeline.h"
 #include "base/histogram.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "generate/traffic.h"
 #include "net/text.h"
 

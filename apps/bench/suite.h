@@ -15,11 +15,12 @@
 
 namespace sluice::app {
 
-// A figure that somebody published, for the rows of a suite whose case begins with `prefix` and has `part` in it, with
-// that unit.
+// A figure that a study published (studies/NAME/published.json), for the rows of its suite with the same parameters:
+// those whose case is `pattern`, where `*` stands for any text.
 struct Published {
-  std::string suite, prefix, part, unit;
+  std::string suite, pattern, unit;
   double value = 0;
+  double packets = 0;  // of a time: those that are processed in it; 0: it is no such time
   std::string source, hardware, differs;
 };
 
@@ -54,11 +55,36 @@ struct SuiteCase {
   std::string id() const { return suite + "/" + name; }
 };
 
-const std::vector<Suite>& suites();
+const std::vector<Suite>& suites();  // the studies' among them
 // quick: few cases and small counts, some minutes on two cores. `cores`: workers are 1 and that many. `vpp`: the build
 // folder of integrations/vpp, or "".
 std::vector<SuiteCase> suite_cases(bool quick, unsigned cores, const std::string& vpp);
 const std::vector<Published>& published_figures();
+
+// What `suite` and `study` are asked for.
+struct SuiteOptions {
+  std::string out;
+  std::vector<std::string> only;
+  bool quick = false, list = false, fresh = false, spoil = false;
+  std::string vpp;  // the build folder of integrations/vpp; "": there is none
+  std::string rapl = "/sys/class/powercap";
+  unsigned passes = 0;  // 0: kPasses, or with --quick kQuickPasses
+  // Of --quick: what has not begun by then, or does not end, has a row that says so.
+  double limit_s = 9 * 60, case_limit_s = 90;
+};
+// What its caller left open: limits, passes, the folder of the plug-in for VPP.
+void settle(SuiteOptions& o);
+void add_vpp_option(Command sub, SuiteOptions& o);
+void list_cases(const std::vector<SuiteCase>& cases);
+
+struct SuiteReport {
+  Json json;  // as report.json
+  size_t cases = 0, kept = 0, absent = 0, refused = 0;
+  std::string first_refused;
+  std::vector<std::string> warnings;
+};
+// Measures the cases. What has finished is kept in o.out, which is made.
+SuiteReport run_suite(const SuiteOptions& o, std::vector<SuiteCase> cases);
 
 // What some rows have besides their value: percentiles of all repetitions, the parts of a device's time.
 struct SuiteColumn {

@@ -1,4 +1,6 @@
 // What the children of `sluice bench suite` print, as rows of its report. host only
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <map>
 
@@ -29,9 +31,15 @@ Json row_of(const SuiteCase& c, const std::string& name, const Json& machine) {
 
 Json published_for(const std::string& suite, const std::string& name, const std::string& unit) {
   for (const Published& p : published_figures()) {
-    if (p.suite == suite && p.unit == unit && name.starts_with(p.prefix) && name.find(p.part) != std::string::npos)
-      return {
-          {"value", p.value}, {"unit", p.unit}, {"source", p.source}, {"hardware", p.hardware}, {"differs", p.differs}};
+    if (p.suite != suite || ::fnmatch(p.pattern.c_str(), name.c_str(), 0) != 0) continue;
+    // A time of some packets is a rate, too.
+    const bool as_rate = p.unit == "ms" && p.packets > 0 && unit == "Mpackets/s";
+    if (!as_rate && p.unit != unit) continue;
+    return {{"value", as_rate ? p.packets / p.value * 1e-3 : p.value},
+            {"unit", unit},
+            {"source", p.source},
+            {"hardware", p.hardware},
+            {"differs", p.differs}};
   }
   return nullptr;
 }

@@ -22,17 +22,6 @@
 namespace sluice::app {
 namespace {
 
-struct SuiteOptions {
-  std::string out;
-  std::vector<std::string> only;
-  bool quick = false, list = false, fresh = false, spoil = false;
-  std::string vpp;  // the build folder of integrations/vpp; "": there is none
-  std::string rapl = "/sys/class/powercap";
-  unsigned passes = 0;  // 0: kPasses, or with --quick kQuickPasses
-  // Of --quick: what has not begun by then, or does not end, has a row that says so.
-  double limit_s = 9 * 60, case_limit_s = 90;
-};
-
 constexpr unsigned kPasses = 5, kQuickPasses = 3, kMostPasses = 99;
 
 // What makes a finished case one of this build, machine and command.
@@ -100,12 +89,6 @@ std::vector<SuiteCase> chosen(const SuiteOptions& o) {
   return some;
 }
 
-void list_cases(const std::vector<SuiteCase>& cases) {
-  TextTable table({"case", "command"});
-  for (const SuiteCase& c : cases) table.add({c.id(), c.command.empty() ? "-" : command_text(c)});
-  print_out(table.str());
-}
-
 void make_folder(const std::string& folder) {
   std::error_code wrong;
   std::filesystem::create_directories(folder + "/cases", wrong);
@@ -158,8 +141,7 @@ class SuiteRun {
  public:
   explicit SuiteRun(const SuiteOptions& o) : o_(o), machine_(to_json(describe_machine())) {}
 
-  Exit run() {
-    std::vector<SuiteCase> cases = chosen(o_);
+  SuiteReport run(std::vector<SuiteCase> cases) {
     make_folder(o_.out);
     const Json load = load_average();
     idle_watts_ = idle_watts();
@@ -320,10 +302,9 @@ class SuiteRun {
     m.passes.emplace(pass, std::move(document));
   }
 
-  Exit report(const Json& load) {
+  SuiteReport report(const Json& load) {
+    SuiteReport made;
     Json rows = Json::array();
-    size_t absent = 0, refused = 0;
-    std::string first_refused;
     std::vector<ProbesTaken> taken;
     for (const Measured& m : cases_) {
       std::vector<std::pair<unsigned, std::vector<Json>>> passes;
@@ -340,10 +321,10 @@ class SuiteRun {
       std::vector<Json> some = m.instead;
       if (some.empty()) some = join_passes(m.c, passes);
       for (Json& row : some) {
-        if (is_refused(row) && refused++ == 0)
-          first_refused =
+        if (is_refused(row) && made.refused++ == 0)
+          made.first_refused =
               fmt::format("{}/{}: {}", m.c.suite, row["case"].get<std::string>(), row["reason"].get<std::string>());
-        absent += row["value"].is_null() && !is_refused(row) ? 1 : 0;
+        made.absent += row["value"].is_null() && !is_refused(row) ? 1 : 0;
         rows.push_back(std::move(row));
       }
     }
@@ -352,33 +333,26 @@ class SuiteRun {
     if (idle_watts_) rows.push_back(idle_row(*idle_watts_, machine_));
     Json about = Json::array();
     for (const Suite& s : suites()) about.push_back({{"name", s.name}, {"title", s.title}, {"about", s.about}});
-    const Json report{{"schema", 1},
-                      {"machine", machine_},
-                      {"git", sluice_revision()},
-                      {"when", now_utc()},
-                      {"quick", o_.quick},
-                      {"command", command_line()},
-                      {"load_average", load},
-                      {"passes", o_.passes},
-                      {"suites", about},
-                      {"cpu_busy", "processor time of a case by its wall time, with all that it prepares"},
-                      {"cpu_power", rapl_.read() ? "RAPL, all packages, mean over a case with all that it prepares"
-                                                 : "no RAPL here, or this user may not read it"},
-                      {"rows", rows}};
-    write_text(o_.out + "/report.json", report.dump(1) + "\n");
-    write_text(o_.out + "/report.csv", suite_csv(report));
-    write_text(o_.out + "/report.html", suite_html(report));
-    print_out(fmt::format(
-        "{}/report.html, .csv, .json: {} rows of {} cases in {} passes ({} kept from before, {} not measured "
-        "here, {} refused) in {}\n",
-        o_.out, rows.size(), cases_.size(), o_.passes, kept_, absent, refused, human_seconds(watch_.seconds())));
-    if (!fewer_.empty()) warn(fewer_);
+    made.json = {{"schema", 1},
+                 {"machine", machine_},
+                 {"git", sluice_revision()},
+                 {"when", now_utc()},
+                 {"quick", o_.quick},
+                 {"command", command_line()},
+                 {"load_average", load},
+                 {"passes", o_.passes},
+                 {"suites", about},
+                 {"cpu_busy", "processor time of a case by its wall time, with all that it prepares"},
+                 {"cpu_power", rapl_.read() ? "RAPL, all packages, mean over a case with all that it prepares"
+                                            : "no RAPL here, or this user may not read it"},
+                 {"rows", rows}};
+    made.cases = cases_.size();
+    made.kept = kept_;
+    if (!fewer_.empty()) made.warnings.push_back(fewer_);
     if (missing_ != 0)
-      warn(fmt::format("{} measurements of cases are missing: time was over; the same command goes on from there",
-                       missing_));
-    if (refused != 0)
-      fail(Exit::kCheckFailed, fmt::format("{} of {} rows were refused; {}", refused, rows.size(), first_refused));
-    return Exit::kOk;
+      made.warnings.push_back(fmt::format(
+          "{} measurements of cases are missing: time was over; the same command goes on from there", missing_));
+    return made;
   }
 
   // Of the processors, over half a second of nothing; none without RAPL.
@@ -406,8 +380,35 @@ class SuiteRun {
   std::optional<double> idle_watts_;
 };
 
-Exit bench_suite(const SuiteOptions& given) {
-  SuiteOptions o = given;
+Exit bench_suite(SuiteOptions o) {
+  settle(o);
+  std::vector<SuiteCase> cases = chosen(o);
+  if (o.list) {
+    list_cases(cases);
+    return Exit::kOk;
+  }
+  if (o.out.empty()) fail(Exit::kUsage, "-o is required: the folder of the report", "sluice-bench suite -o report");
+  if (o.out == "-") fail(Exit::kUsage, "-o: the report is a folder and cannot be '-'", "sluice-bench suite -o report");
+  const Stopwatch watch;
+  const SuiteReport made = run_suite(o, std::move(cases));
+  write_text(o.out + "/report.json", made.json.dump(1) + "\n");
+  write_text(o.out + "/report.csv", suite_csv(made.json));
+  write_text(o.out + "/report.html", suite_html(made.json));
+  const size_t rows = made.json["rows"].size();
+  print_out(
+      fmt::format("{}/report.html, .csv, .json: {} rows of {} cases in {} passes ({} kept from before, {} not measured "
+                  "here, {} refused) in {}\n",
+                  o.out, rows, made.cases, made.json["passes"].get<unsigned>(), made.kept, made.absent, made.refused,
+                  human_seconds(watch.seconds())));
+  for (const std::string& warning : made.warnings) warn(warning);
+  if (made.refused != 0)
+    fail(Exit::kCheckFailed, fmt::format("{} of {} rows were refused; {}", made.refused, rows, made.first_refused));
+  return Exit::kOk;
+}
+
+}  // namespace
+
+void settle(SuiteOptions& o) {
   if (!o.quick) o.limit_s = o.case_limit_s = std::numeric_limits<double>::infinity();
   if (o.vpp.empty()) {
     if (const char* folder = std::getenv("SLUICE_VPP_PLUGIN"); folder != nullptr) o.vpp = folder;
@@ -416,16 +417,24 @@ Exit bench_suite(const SuiteOptions& given) {
          "cmake -S integrations/vpp -B build/vpp ... && cmake --build build/vpp; then --vpp build/vpp");
   }
   if (o.passes == 0) o.passes = o.quick ? kQuickPasses : kPasses;
-  if (o.list) {
-    list_cases(chosen(o));
-    return Exit::kOk;
-  }
-  if (o.out.empty()) fail(Exit::kUsage, "-o is required: the folder of the report", "sluice-bench suite -o report");
-  if (o.out == "-") fail(Exit::kUsage, "-o: the report is a folder and cannot be '-'", "sluice-bench suite -o report");
-  return SuiteRun(o).run();
 }
 
-}  // namespace
+void list_cases(const std::vector<SuiteCase>& cases) {
+  TextTable table({"case", "command"});
+  for (const SuiteCase& c : cases) table.add({c.id(), c.command.empty() ? "-" : command_text(c)});
+  print_out(table.str());
+}
+
+SuiteReport run_suite(const SuiteOptions& o, std::vector<SuiteCase> cases) {
+  return SuiteRun(o).run(std::move(cases));
+}
+
+void add_vpp_option(Command sub, SuiteOptions& o) {
+  sub.add_option("--vpp", o.vpp,
+                 "The build folder of the VPP plug-in (integrations/vpp), to measure it in VPP beside VPP's acl-plugin "
+                 "(default: SLUICE_VPP_PLUGIN of the environment)")
+      ->type_name("DIR");
+}
 
 void add_bench_suite(Command bench) {
   auto o = std::make_shared<SuiteOptions>();
@@ -451,11 +460,7 @@ void add_bench_suite(Command bench) {
   sub->add_option("--only", o->only, "Suites, or single cases as SUITE/CASE, comma-separated")
       ->delimiter(',')
       ->type_name("NAME,...");
-  sub->add_option(
-         "--vpp", o->vpp,
-         "The build folder of the VPP plug-in (integrations/vpp), to measure it in VPP beside VPP's acl-plugin "
-         "(default: SLUICE_VPP_PLUGIN of the environment)")
-      ->type_name("DIR");
+  add_vpp_option(*sub, *o);
   sub->add_flag("--list", o->list, "List the cases and their commands, and measure nothing");
   sub->add_flag("--fresh", o->fresh, "Measure again what is finished");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "control/machine.h"
-#include "exec/generation.h"
+#include "exec/engine/generation.h"
 #include "graph/click/print.h"
 #include "inputs.h"
 #include "scheduled.h"

@@ -24,28 +24,31 @@ T choice(const std::string& text, std::initializer_list<std::pair<const char*, T
 
 void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frames_option) {
   sub.add_option("--device", f.device,
-                 "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
+                 "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads emulate a GPU), or auto (a GPU if "
+                 "there is one)")
       ->type_name("DEVICE")
       ->capture_default_str();
   // What measures says how.
   const bool chooses = f.mode == "auto";
   const std::string modes =
       "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)";
-  sub.add_option("--mode", f.mode, chooses ? modes + ", or auto (persistent where frames cross, else launch)" : modes)
+  sub.add_option("--mode", f.mode,
+                 chooses ? modes + ", or auto (persistent if whole frames are copied, else launch)" : modes)
       ->check(chooses ? kDeviceModesOrAuto : kDeviceModes)
       ->type_name("MODE")
       ->capture_default_str();
   sub.add_option(
          "--transport", f.transport,
-         "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (frames are read where they "
-         "lie), commpool (the host gathers them, and they are copied to the device and back)")
+         "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (the device reads frames in "
+         "place, by a list of addresses), commpool (the host gathers frames into one block, which is copied to the "
+         "device and back)")
       ->check(kTransports)
       ->type_name("TRANSPORT")
       ->capture_default_str();
   sub.add_option(
          "--flights", f.flights,
-         "Batches in flight to a device per worker, 1 to 16 (default: 4; with frames and fewer than four workers "
-         "16 in all)")
+         "Batches in flight to a device per worker, 1 to 16 (default: 4; if whole frames are copied and workers are "
+         "fewer than four, 16 in all)")
       ->check(Range(1u, 16u))
       ->type_name("N");
   sub.add_option("--ring-memory", f.ring_memory,
@@ -62,16 +65,17 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
       ->capture_default_str();
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
-               "Also time kernels: the statistics show kernel and transfer separately");
+               "Also time kernels: statistics show kernel and transfer times separately");
   sub.add_option("--records", f.records,
                  "What is sent per packet: auto (frame with batches of 1,024 and more, else the fewest bytes), key, "
                  "header, address or frame")
       ->check(OneOf{{"auto", "key", "header", "address", "frame"}})
       ->type_name("KIND")
       ->capture_default_str();
-  sub.add_option(frames_option, f.frames,
-                 "Where frames that are played from memory lie: host (they cross again each time) or device (they are "
-                 "copied there once, and come back where somebody reads them; with --records frame)")
+  sub.add_option(
+         frames_option, f.frames,
+         "Where frames lie that are replayed from memory: host (they are copied on each replay) or device (they are "
+         "copied there once, and back only if they are read; with --records frame)")
       ->check(OneOf{{"host", "device"}})
       ->type_name("WHERE")
       ->capture_default_str();
@@ -88,11 +92,11 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
       ->check(Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  sub.add_option("--watchdog", f.watchdog_ms, "A device without progress for this long has failed")
+  sub.add_option("--watchdog", f.watchdog_ms,
+                 "A device without progress for this long has failed; default 2000, of an emulated device 60000")
       ->check(Range(10u, 600'000u))
       ->as_duration(1e-3)
-      .type_name("MS")
-      ->capture_default_str();
+      .type_name("MS");
 }
 
 void add_latency_target_option(Command sub, std::string& text) {
@@ -146,7 +150,7 @@ OpenDevices open_devices(const DeviceFlags& f) {
   if (f.flights != 0) open.options.flights = f.flights;
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
-  open.options.watchdog_ns = uint64_t{f.watchdog_ms} * 1'000'000;
+  if (f.watchdog_ms != 0) open.options.watchdog_ns = uint64_t{f.watchdog_ms} * 1'000'000;
   if (f.frames == "device") {
     if (open.options.records != RecordChoice::kAuto && open.options.records != RecordChoice::kFrame)
       fail(Exit::kUsage, fmt::format("--frame-memory device: not with --records {}", f.records), "use --records frame");
@@ -514,10 +518,10 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   const uint32_t most = d.flights_of(offloads, 1);
   const DeviceMode mode = d.mode_of(offloads, workers);
   const bool tagged = mode == DeviceMode::kPersistent && !DeviceOptions::crosses_as_frames(offloads);
-  std::string text = fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n",
-                                 devices.label, counted(d.devices.size(), "device"), to_string(mode),
-                                 tagged ? "tagged" : to_string(d.transport), to_string(d.threading),
-                                 most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
+  std::string text = fmt::format(
+      "device {}: {}, mode {}, transport {}, threading {}, {} batches in flight per worker\n", devices.label,
+      counted(d.devices.size(), "device"), to_string(mode), tagged ? "tagged" : to_string(d.transport),
+      to_string(d.threading), most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
   for (size_t n = 0; n < offloads.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
     if (node.type != PlanNode::Type::kSegment) continue;

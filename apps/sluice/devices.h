@@ -9,7 +9,7 @@
 
 #include "app.h"
 #include "exec/device/drive.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "inputs.h"
 #include "pipeline.h"
 
@@ -25,7 +25,8 @@ struct DeviceFlags {
   std::string device = "cpu";
   std::string mode = "launch", transport = "staged", records = "auto", threading = "full";
   uint32_t flights = 0;  // 0: as many as pay
-  uint32_t enter_after = 4, leave_after = 16, watchdog_ms = 2000;
+  uint32_t enter_after = 4, leave_after = 16;
+  uint32_t watchdog_ms = 0;  // 0: DeviceOptions knows
   std::string ring_memory = "auto", table_memory = "auto", frames = "host";
   bool kernel_times = false;
 };

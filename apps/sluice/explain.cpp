@@ -11,6 +11,7 @@
 #include "control/json.h"
 #include "control/key_text.h"
 #include "control/near_miss.h"
+#include "control/why.h"
 #include "elements/adjacency/stage.h"
 #include "elements/dec_ttl/stage.h"
 #include "elements/ip_input/stage.h"
@@ -293,7 +294,7 @@ void add_explain(Command root) {
   auto o = std::make_shared<ExplainFlags>();
   Command sub = add_subcommand(
       root, "explain", "Tables and packets",
-      "Shows what would happen to one packet, and why, from files: the matching rule and the near misses above it, the "
+      "Explains the verdict on one packet, from files: the matching rule and the near misses above it, the "
       "route, the "
       "adjacency,\nthe rewrites, the verdict. Every lookup algorithm that is built in seconds is run, and all must "
       "agree. With a Click file: "

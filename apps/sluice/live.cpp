@@ -19,7 +19,7 @@
 #include "control/live_reload.h"
 #include "control/request.h"
 #include "control/windows.h"
-#include "exec/generation.h"
+#include "exec/engine/generation.h"
 
 namespace sluice::app {
 namespace {
@@ -100,10 +100,12 @@ void add_live_options(Command sub, LiveFlags& flags) {
                  "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)")
       ->type_name("FILE");
   sub.add_option("--log-rate", flags.log_rate,
-                 "Packets a second that each rule with 'log' has logged, and as many at once; the others are counted")
+                 "Packets per second, and burst, that each rule with 'log' logs; further packets are counted")
       ->check(Range(uint64_t{1}, RuleLog::kMostRate))
       ->type_name("N")
       ->capture_default_str();
+  sub.add_flag("--dscp", flags.dscp,
+               "Count the bytes that come in by DSCP, for the report and 'sluice show runtime --dscp'");
   sub.add_option("--top-rules", flags.top, "Also show the N rules with the most packets")->type_name("N");
 }
 
@@ -143,6 +145,7 @@ void LiveRun::prepare(RunOptions& options, const TableSet& tables, bool by_packe
   }
   if (serves()) options.taps = taps_ = std::make_shared<PacketTaps>();
   options.count_hits = counts();
+  options.count_dscp = flags_.dscp;
   // Lists change by requests; graphs of the packet scheduler, by their scripts, too.
   if (serves() || by_packets || has_logging_rules(tables)) {
     options.rule_log = rule_log_ = std::make_shared<RuleLog>(flags_.log_rate);

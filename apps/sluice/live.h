@@ -18,7 +18,7 @@
 #include "control/live_tables.h"
 #include "control/process_use.h"
 #include "control/rule_log_control.h"
-#include "exec/neighbour_follower.h"
+#include "exec/engine/neighbour_follower.h"
 #include "pipeline.h"
 #include "service.h"
 
@@ -32,6 +32,7 @@ struct LiveFlags {
   uint64_t max_memory = 0;
   std::string hits;  // file or "-"
   unsigned top = 0;
+  bool dscp = false;
   uint64_t log_rate = RuleLog::kDefaultRate;
 
   // Somebody may ask while it runs.

@@ -8,9 +8,9 @@
 
 #include "base/scope_exit.h"
 #include "elements/register_all.h"
-#include "exec/batch_rules.h"
-#include "exec/live_ports.h"
-#include "exec/ports.h"
+#include "exec/engine/batch_rules.h"
+#include "exec/engine/live_ports.h"
+#include "exec/engine/ports.h"
 #include "formats/file_kind.h"
 #include "graph/click/library_file.h"
 #include "graph/graph_files.h"
@@ -456,6 +456,9 @@ std::string summary(const RunReport& r, const std::string& device) {
   }
   text += fmt::format("\ndrops  {}{}{}\n", with_commas(r.dropped), r.dropped != 0 ? ": " : "", drops_text(r.drops));
   if (r.queued != 0) text += fmt::format("queued {}\n", counted(r.queued, "packet"));
+  const nlohmann::ordered_json of_each = dscp_json(r.totals);
+  for (const auto& [dscp, bytes] : of_each.items())
+    text += fmt::format("dscp   {}: {}\n", dscp, human_bytes(bytes.get<double>()));
   text +=
       fmt::format("time   {} on {} x{}, {}, p50 {:.1f} us, p99 {:.1f} us\n", human_seconds(r.seconds), device,
                   r.workers, human_rate(r.seconds > 0 ? static_cast<double>(r.packets_in) / r.seconds : 0, "packets"),

@@ -13,8 +13,8 @@
 #include "base/input_file.h"
 #include "control/report.h"
 #include "elements/tables.h"
-#include "exec/engine.h"
-#include "exec/plan.h"
+#include "exec/engine/engine.h"
+#include "exec/walk/plan.h"
 #include "graph/click/syntax.h"
 #include "graph/router.h"
 

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <regex>
+#include <memory>
 #include <tuple>
 
 #include "control/json.h"
@@ -20,6 +20,7 @@
 #include "formats/qos_text.h"
 #include "graph/click/config_text.h"
 #include "graph/click/syntax.h"
+#include "graph/router.h"
 #include "inputs.h"
 #include "pipeline.h"
 #include "ports/interface.h"
@@ -28,8 +29,6 @@
 
 namespace sluice::app {
 namespace {
-
-constexpr const char* kLiveClasses[] = {"FromDevice", "ToDevice", "FromDPDKDevice", "ToDPDKDevice"};
 
 DeviceArguments arguments_of(const std::string& method, const std::string& device, const PortFlags& flags) {
   std::string both = quote(device);
@@ -62,6 +61,16 @@ std::vector<unsigned> parse_cores(const std::string& text) {
     for (unsigned core = first; core <= last; ++core) cores.push_back(core);
   }
   return cores;
+}
+
+// The live port that an element names, as its class reads it. Nothing: it names none, or its arguments are wrong, which
+// the graph's own check reports.
+std::optional<PortSpec::Device> device_of(const ClickElement& e) {
+  const ElementClass* const found = is_device_class(e.class_name) ? registry().find(e.class_name) : nullptr;
+  if (found == nullptr) return std::nullopt;
+  const std::unique_ptr<Element> element = found->make(e.class_name);
+  if (!configure(*element, *found, e.configuration, e.configuration_origin).empty()) return std::nullopt;
+  return element->port().device;
 }
 
 }  // namespace
@@ -170,30 +179,23 @@ std::string interface_like(const std::string& value) {
 }
 
 bool has_live_ports(const ClickGraph& graph) {
-  return std::ranges::any_of(graph.elements, [](const ClickElement& e) {
-    return std::ranges::find(kLiveClasses, e.class_name) != std::end(kLiveClasses);
-  });
+  return std::ranges::any_of(graph.elements, [](const ClickElement& e) { return is_device_class(e.class_name); });
 }
 
 bool names_dpdk(const ClickGraph& graph) {
-  // A variable may be anything.
-  static const std::regex method(R"(\bmethod\s+("?dpdk\b|"?\$))", std::regex::icase);
   return std::ranges::any_of(graph.elements, [](const ClickElement& e) {
-    if (e.class_name.find("DPDK") != std::string::npos) return true;
-    return std::ranges::find(kLiveClasses, e.class_name) != std::end(kLiveClasses) &&
-           std::regex_search(e.configuration, method);
+    const auto device = device_of(e);
+    return device && device->method == "dpdk";
   });
 }
 
 void check_port_capabilities(const ClickGraph& graph) {
-  // Devices of these methods may be this user's own.
-  static const std::regex other(R"(\bmethod\s+("?(tap|dpdk)\b|"?\$))", std::regex::icase);
   if (has_capability(capability::kRaw.number)) return;
   for (const ClickElement& e : graph.elements) {
-    if ((e.class_name != "FromDevice" && e.class_name != "ToDevice") || std::regex_search(e.configuration, other))
-      continue;
-    const std::string device = e.configuration.substr(0, e.configuration.find(','));
-    fail(Exit::kIo, fmt::format("{}: interfaces need {}", device, capability::kRaw.name),
+    const auto device = device_of(e);
+    // Devices of these methods may be this user's own.
+    if (!device || device->method == "tap" || device->method == "dpdk") continue;
+    fail(Exit::kIo, fmt::format("{}: interfaces need {}", device->name, capability::kRaw.name),
          "run it as root, or once: sudo setcap cap_net_raw,cap_net_admin,cap_bpf+ep $(command -v sluice); 'sluice "
          "doctor' says what each method needs");
   }

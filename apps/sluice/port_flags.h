@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app.h"
-#include "exec/run.h"
+#include "exec/engine/run.h"
 #include "pipeline.h"
 #include "ports/sender.h"
 
@@ -50,7 +50,7 @@ Option add_rate_option(Command sub, std::string& rate, const std::string& what);
 void read_rate(const std::string& text, SendOptions& options);
 
 bool has_live_ports(const ClickGraph& graph);
-// Whether some of them may be DPDK\'s.
+// Whether some of them are DPDK's.
 bool names_dpdk(const ClickGraph& graph);
 
 // Ends with kIo where some port is an interface of the kernel and this process may not open it. Before anything is

@@ -21,6 +21,7 @@
 
 #include "app.h"
 #include "app_state.h"
+#include "base/log.h"
 #include "base/unfinished.h"
 #include "confine.h"
 #include "control/machine.h"
@@ -290,6 +291,7 @@ int run_program(int argc, char** argv, std::span<const Named> own) {
     return static_cast<int>(Exit::kUsage);
   }
   install_signal_handlers();
+  set_log_sink([](LogLevel level, std::string_view line) { level >= LogLevel::kWarning ? warn(line) : note(line); });
   return guarded([&] {
     const std::string name = state.selected_app != nullptr ? state.selected_app->get_name() : "";
     if (!state.user.empty()) drop_privileges(state.user, name == "run" || name == "send");

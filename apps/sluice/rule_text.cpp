@@ -60,11 +60,4 @@ Json rule_json(const LoadedAcl& acl, uint32_t rule) {
   return json;
 }
 
-std::string rule_line(const Json& r) {
-  std::string t;
-  if (r.contains("file")) t += fmt::format("{}:{}: ", r["file"].get<std::string>(), r["line"].get<uint32_t>());
-  if (r.contains("text")) t += r["text"].get<std::string>() + " ";
-  return t + fmt::format("(rule {})", r["rule"].get<uint32_t>());
-}
-
 }  // namespace sluice::app

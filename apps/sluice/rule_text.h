@@ -12,7 +12,5 @@ namespace sluice::app {
 // {"rule", "action"} and, where they are known, "file", "line" and "text": the line as the file has it today, or the
 // rule in the native language where that line is too long to be shown.
 Json rule_json(const LoadedAcl& acl, uint32_t rule);
-// "rule 7 at edge.acl:9: deny ..." of rule_json's object.
-std::string rule_line(const Json& rule);
 
 }  // namespace sluice::app

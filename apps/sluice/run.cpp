@@ -33,7 +33,7 @@ void add_run(Command root) {
       });
   *made = sub;
   sub->add_option("--config", *config,
-                  "Options of this command in a TOML file, by their names; what stands on the command line wins")
+                  "Options of this command in a TOML file, by their names; the command line overrides the file")
       ->type_name("FILE");
   add_run_options(*sub, *o);
   add_running_options(*sub, *o);

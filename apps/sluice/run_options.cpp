@@ -3,9 +3,28 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+
+#include "graph/click/config_text.h"
+#include "graph/router.h"
 #include "inputs.h"
+#include "pipeline.h"
 
 namespace sluice::app {
+namespace {
+
+// What is wrong with the value of --bridge-pass, as the element says it to which it goes; empty: nothing.
+std::string wrong_frame_kinds(std::string kinds) {
+  if (!is_closed_config(kinds)) return fmt::format("'{}' is not a list of kinds, such as arp,nd,stp", kinds);
+  std::ranges::replace(kinds, ',', ' ');
+  const ElementClass* const bridge = registry().find("Bridge");
+  const auto wrong = configure(*bridge->make(bridge->name), *bridge, "PASS " + kinds, {});
+  if (wrong.empty()) return {};
+  const Diagnostic& first = wrong.front();
+  return first.expected.empty() ? first.message : fmt::format("{}; kinds are {}", first.message, first.expected);
+}
+
+}  // namespace
 
 void add_map_option(Command sub, std::vector<std::string>& maps) {
   sub.add_option("--map", maps,
@@ -36,9 +55,8 @@ void add_run_options(Command sub, RunFlags& o) {
          "METHOD:DEVICE to receive from; may be repeated")
       ->type_name("PCAP|IF")
       ->take_all();
-  sub.add_flag(
-      "--tso", o.tso,
-      "Captures of --in: an IP length of 0, which packets have that a NIC was to cut (TSO), is that of the frame");
+  sub.add_flag("--tso", o.tso,
+               "Captures of --in: an IP length of 0 (packets captured before TSO) means the length of the frame");
   sub.add_option(
          "--out", o.out,
          "Capture to write, or live port to send by, as for --in; PORT=... for one output port, may be repeated "
@@ -46,12 +64,13 @@ void add_run_options(Command sub, RunFlags& o) {
       ->type_name("[PORT=]PCAP|IF")
       ->take_all();
   sub.add_option("--bridge", o.bridge,
-                 "In-line firewall: forward between two ports what --acl permits, both ways; ports as for --in, or "
-                 "those of --map")
+                 "In-line firewall: forward packets that --acl permits between two ports, in both directions; ports as "
+                 "for --in, or those of --map")
       ->type_name("IF,IF");
   sub.add_option("--bridge-pass", o.bridge_pass,
                  "Frames that pass a bridge without the access list: arp, nd, stp, lldp, lacp, eapol, llc, EtherTypes "
                  "such as 0x8847, all, none; other frames that are not IP are dropped")
+      ->check([](const std::string& kinds) { return wrong_frame_kinds(kinds); })
       ->type_name("KIND[,KIND]")
       ->capture_default_str();
   sub.add_option("--icmp-errors", o.icmp,
@@ -107,7 +126,8 @@ void group_run_options(Command sub) {
       {"Live ports", {"--method", "--port", "--queues", "--promiscuous", "--poll", "--cores", "--ready-file"}},
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
       {"Running process", {"--control", "--http", "--http-token", "--wait", "--max-memory"}},
-      {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--log-rate", "--print-graph", "--print-plan"}},
+      {"Report",
+       {"--output", "--quiet", "--hits", "--top-rules", "--dscp", "--log-rate", "--print-graph", "--print-plan"}},
       {"Other", {"--help", "--help-all", "--config", "--user"}}};
   sub.first_help({{"Input", {"--in", "--out", "--bridge", "--config", "--limit"}},
                   {"Live", {"--control", "--http", "--method", "--workers"}},

@@ -73,7 +73,6 @@ NamedOption option_of(const Diagnostic& d, const RunFlags& o, const RunEnds& end
   const std::string& line = d.source_line;
   if (line.starts_with("in") && line.find(" :: From") != std::string::npos)
     return o.bridge.empty() ? one_of("--in", o.in, d) : NamedOption{"--bridge", o.bridge};
-  if (line.find(" :: Bridge(") != std::string::npos) return {"--bridge-pass", o.bridge_pass};
   if (line.starts_with("AclTable(")) return one_of("--acl", {o.acl}, d);
   if (line.starts_with("RouteTable(")) {
     std::vector<std::string> paths;

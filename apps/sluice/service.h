@@ -13,7 +13,7 @@
 
 #include "app.h"
 #include "control/notify_socket.h"
-#include "exec/run.h"
+#include "exec/engine/run.h"
 
 namespace sluice::app {
 

@@ -6,6 +6,7 @@
 
 #include "base/input_file.h"
 #include "control/json.h"
+#include "control/why.h"
 #include "formats/rule_files.h"
 #include "rule_text.h"
 #include "tables/acl/region.h"

@@ -409,7 +409,7 @@ void add_top(Command root) {
   o->interval = 1;
   Command sub = add_filing_subcommand(
       root, "top", "Start here",
-      "Shows on a terminal what a running process does now: packets per second in and out, its "
+      "Shows the rates of a running process on a terminal: packets per second in and out, its "
       "elements,\ndrops by reason, ports, and the rules that match most. Keys: q quit, p pause, s sort by the next "
       "column, Tab and arrows\nchoose a pane, h help. Where standard output is not a terminal, one frame is printed.",
       "sluice top\nsluice top --control /run/sluice/control --interval 2\nsluice top --times 1 > now.txt", [o] {

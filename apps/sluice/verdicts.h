@@ -8,7 +8,7 @@
 
 #include "app.h"
 #include "base/atomic_file.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "graph/router.h"
 #include "ports/pcap/pcapng_writer.h"
 #include "tables/acl/sections.h"

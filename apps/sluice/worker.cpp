@@ -184,7 +184,8 @@ Exit work() {
 void add_worker(Command root) {
   add_filing_subcommand(
       root, "worker", "Tools",
-      "Runs what another program asks for over a socket. The socket (SOCK_SEQPACKET) is standard input; one run at a "
+      "Runs commands that another program requests over a socket. The socket (SOCK_SEQPACKET) is standard input; one "
+      "run at a "
       "time, each in "
       "a process\nof its own. A request is {\"arguments\": [\"run\", ...]} with three descriptors: the run's standard "
       "input, output and error;\nthe answer is {\"status\": N}, {\"signal\": N} or {\"error\": TEXT}. It ends when the "

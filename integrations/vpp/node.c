@@ -258,13 +258,24 @@ static_always_inline void gc_hand_on(vlib_main_t* vm, vlib_node_runtime_t* node,
   u32 fates[GC_N_FATE] = {};
   u8 fate_of[VLIB_FRAME_SIZE];
   STATIC_ASSERT(GC_FATE_PASSED == 0, "what most packets have");
-  clib_memset_u8(fate_of, GC_FATE_PASSED, sizeof fate_of);
-  u32 others = 0;
+  // A frame whose packets all pass is only counted. The next node of a packet that no rule can judge is to drop it.
+  u32 permitted = 0, unmatched = 0;
   for (u32 i = 0; i < n; ++i) {
+    permitted += matches[i].action == SLUICE_PERMIT;
+    unmatched += (matches[i].action == SLUICE_NO_MATCH) & (nexts[i] != GC_NEXT_DROP);
+  }
+  const int all_pass = permitted + unmatched == n && (unmatched == 0 || !drop_unmatched) && interface != ~0 &&
+                       !vm->trace_main.trace_enable;
+  fates[GC_FATE_PASSED] = permitted;
+  if (all_pass) {
+    fates[GC_FATE_UNMATCHED_PASSED] = unmatched;
+  } else {
+    clib_memset_u8(fate_of, GC_FATE_PASSED, sizeof fate_of);
+  }
+  for (u32 i = 0; i < (all_pass ? 0 : n); ++i) {
     const sluice_match* m = &matches[i];
     if (PREDICT_TRUE(m->action == SLUICE_PERMIT)) continue;
     const gc_fate_t fate = gc_fate(m, nexts[i], drop_unmatched);
-    ++others;
     fates[fate]++;
     fate_of[i] = fate;
     if (fate == GC_FATE_UNMATCHED_PASSED || fate == GC_FATE_UNUSABLE) continue;
@@ -282,7 +293,6 @@ static_always_inline void gc_hand_on(vlib_main_t* vm, vlib_node_runtime_t* node,
     b->error = counted->errors[fate == GC_FATE_DROPPED ? GC_ERROR_DROP : GC_ERROR_NO_MATCH_DROP];
     nexts[i] = GC_NEXT_DROP;
   }
-  fates[GC_FATE_PASSED] = n - others;
   const u32 index = counted->node_index;
   if (fates[GC_FATE_PASSED] != 0) vlib_node_increment_counter(vm, index, GC_ERROR_PASS, fates[GC_FATE_PASSED]);
   if (fates[GC_FATE_UNMATCHED_PASSED] != 0)

@@ -10,7 +10,7 @@
 
 #include "api/column_burst.h"
 #include "api/table.h"
-#include "exec/hits.h"
+#include "exec/account/hits.h"
 #include "net/flow_key.h"
 
 namespace sluice::api {

@@ -12,8 +12,8 @@
 #include "exec/device/device.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
-#include "exec/plan.h"
-#include "exec/snapshot.h"
+#include "exec/engine/snapshot.h"
+#include "exec/walk/plan.h"
 #include "graph/router.h"
 
 struct sluice_device {

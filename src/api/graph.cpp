@@ -18,8 +18,8 @@
 #include "api/border.h"
 #include "base/input_file.h"
 #include "base/thread.h"
-#include "exec/engine.h"
-#include "exec/generation.h"
+#include "exec/engine/engine.h"
+#include "exec/engine/generation.h"
 #include "graph/click/library_file.h"
 #include "ports/frame.h"
 

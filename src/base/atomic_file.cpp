@@ -387,7 +387,7 @@ Result<void> AtomicFile::commit(std::span<AtomicFile> files, Ending ending) {
   }
   for (AtomicFile& file : files) {
     if (file.old_is_ != Old::kCopied) continue;
-    SLUICE_LOG(kInfo, "{} was written in place: {}", file.path_,
+    SLUICE_LOG(kWarning, "{} was written in place: {}", file.path_,
                file.no_partial_ != 0 ? "its directory takes no new file" : "it is a mount of its own");
   }
   for (AtomicFile& file : files) {

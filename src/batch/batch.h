@@ -291,7 +291,7 @@ class Batch {
   // false when there is no room.
   bool clone(const Batch& from, uint32_t i);
 
-  // Descent (exec/descent.h): how each packet of this batch was made, for a batch that elements make.
+  // Descent (exec/walk/descent.h): how each packet of this batch was made, for a batch that elements make.
   struct Birth {
     uint32_t parent;  // its name
     uint64_t maker;   // what `set_maker` said
@@ -334,6 +334,12 @@ class Batch {
   uint32_t order(uint32_t i) const { return order_[i]; }
   // The worker that owns the packet's flow.
   uint16_t& worker(uint32_t i) { return worker_[i]; }
+
+  // The bytes of packet i of a batch that comes from a source, before anything edits it; of an unfilled one too.
+  std::span<const uint8_t> arrived(uint32_t i) const {
+    if (unfilled_) return {lent_.memory + lent_.records[i].at, lent_.records[i].bytes};
+    return {frame_[i] + extent_[i].data, data_length(i)};
+  }
 
   uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
   // The sum of the lengths of `packets`, or of those of its word `w` alone; of unfilled ones too.

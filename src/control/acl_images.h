@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "control/rule_list.h"
-#include "exec/publisher.h"
+#include "exec/engine/publisher.h"
 #include "tables/image.h"
 
 namespace sluice {

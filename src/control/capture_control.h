@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "exec/engine.h"
-#include "exec/packet_taps.h"
+#include "exec/account/packet_taps.h"
+#include "exec/engine/engine.h"
 
 namespace sluice {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "exec/publisher.h"
+#include "exec/engine/publisher.h"
 #include "tables/image.h"
 
 namespace sluice {

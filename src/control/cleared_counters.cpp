@@ -24,6 +24,8 @@ void take_counters(RunReport& report, const RunReport& before) {
                                      &RunReport::packets_out, &RunReport::bytes_out, &RunReport::dropped})
     take(report.*field, before.*field);
   take(report.totals.fast, before.totals.fast);
+  for (size_t d = 0; d < std::min(report.totals.dscp.size(), before.totals.dscp.size()); ++d)
+    take(report.totals.dscp[d], before.totals.dscp[d]);
   take(report.totals.batches, before.totals.batches);
   for (size_t r = 0; r < report.drops.size(); ++r) take(report.drops[r], before.drops[r]);
   report.seconds = std::max(0.0, report.seconds - before.seconds);

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/run.h"
+#include "exec/engine/run.h"
 #include "graph/router.h"
 
 namespace sluice {

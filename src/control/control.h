@@ -22,7 +22,7 @@
 #include "control/process_use.h"
 #include "control/rule_log_control.h"
 #include "control/trace_control.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 namespace sluice {
 

@@ -10,7 +10,7 @@
 #include "control/command.h"
 #include "control/control.h"
 #include "control/sent_file.h"
-#include "exec/generation.h"
+#include "exec/engine/generation.h"
 
 namespace sluice {
 

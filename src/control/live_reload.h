@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "control/live_tables.h"
-#include "exec/generation.h"
+#include "exec/engine/generation.h"
 
 namespace sluice {
 

@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "elements/register_all.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 #include "formats/native_rules.h"
 #include "graph/click/parser.h"
 #include "net/text.h"

@@ -30,6 +30,13 @@ Json buckets_json(const Histogram& times) {
   return json;
 }
 
+Json dscp_json(const WorkerStats& totals) {
+  Json json = Json::object();
+  for (size_t d = 0; d < totals.dscp.size(); ++d)
+    if (totals.dscp[d] != 0) json[d == kNoDscp ? "none" : std::to_string(d)] = totals.dscp[d];
+  return json;
+}
+
 Json to_json(const RunReport& report, const Router& router, const TableReport& tables, const std::string& device) {
   auto drops = [](const auto& counts) {
     Json json = Json::object();
@@ -52,6 +59,7 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
   }
   if (report.has_classes) json["qos"] = to_json(report.qos);
   json["drops"] = drops(report.drops);
+  if (!report.totals.dscp.empty()) json["dscp_bytes"] = dscp_json(report.totals);
   json["elements"] = Json::array();
   for (size_t e = 0; e < router.elements.size(); ++e) {
     const Element& element = *router.elements[e];

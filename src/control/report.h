@@ -6,7 +6,7 @@
 #include <string>
 
 #include "elements/tables.h"
-#include "exec/run.h"
+#include "exec/engine/run.h"
 #include "graph/router.h"
 
 namespace sluice {
@@ -14,10 +14,12 @@ namespace sluice {
 // One object: packets_in, bytes_in, packets_out, bytes_out, generated, dropped, conserved, out {port: {packets,
 // bytes}}, sinks, drops {reason: n} without zeros, elements, tables, latency_ns, seconds, generation, workers, device,
 // batch {limit, latency_target_ns, raised, lowered}: how large batches were at the end, and how often that changed.
-// packets_in + generated = packets_out + the sum of drops.
+// packets_in + generated = packets_out + the sum of drops. With RunOptions::count_dscp, dscp_bytes as dscp_json.
 nlohmann::ordered_json to_json(const RunReport& report, const Router& router, const TableReport& tables,
                                const std::string& device);
 
+// {"0".."63" or "none": bytes} without zeros: what came in, without what --priorities refused.
+nlohmann::ordered_json dscp_json(const WorkerStats& totals);
 nlohmann::ordered_json to_json(const TableLoad& load);
 // {"count", "sum", "buckets": [[n, samples of at most n], ...]} in ns: four buckets an octave from 1 us to 4 s, from
 // which others compute any quantile.

@@ -14,7 +14,7 @@
 #include "control/control.h"
 #include "control/route_report.h"
 #include "control/why.h"
-#include "exec/live_ports.h"
+#include "exec/engine/live_ports.h"
 #include "net/text.h"
 #include "ports/netlink/link_watch.h"
 #include "ports/netlink/neighbour_watch.h"
@@ -169,8 +169,8 @@ std::vector<CommandRow> route_commands() {
        .text = neighbours_text,
        .watched = true},
       {.name = "show adjacencies",
-       .help = "What the next hops of a running process lead to, and where their link-layer addresses come from: the "
-               "adjacency file (static) or the kernel's neighbour table.",
+       .help = "The neighbours that the next hops of a running process lead to, and the source of their link-layer "
+               "addresses: the adjacency file (static) or the kernel's neighbour table.",
        .examples = "sluice show adjacencies\nsluice show adjacencies --table adj -o json",
        .fields = {text("table", "").as("--table", "NAME", "Which adjacency table (default: the only one)"),
                   from(NextHopIds::kMost, "next hop"),

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "control/route_change.h"
-#include "exec/publisher.h"
+#include "exec/engine/publisher.h"
 #include "tables/image.h"
 
 namespace sluice {

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kChunk = 256;  // rules; a chunk with twice as many is cut in two
 constexpr uint64_t kGap = uint64_t{1} << 32, kStep = uint64_t{1} << 12, kLeastGap = 4;
 // Room for as many in front as behind.
-constexpr uint64_t kFirst = uint64_t{1} << 62;
+constexpr uint64_t kFirstPriority = uint64_t{1} << 62;
 
 // What the rule matches, and what it does.
 using Identity = std::array<char, offsetof(AclMatchRule, rule) + 3 * sizeof(uint32_t)>;
@@ -153,7 +153,7 @@ std::vector<OrderedRule> RuleList::ordered() const {
 
 void RuleList::number() {
   ++numbering_;
-  uint64_t priority = kFirst;
+  uint64_t priority = kFirstPriority;
   for (Chunk& chunk : chunks_) {
     for (Entry& e : chunk) e.priority = priority += kGap;
   }
@@ -211,7 +211,7 @@ void RuleList::spread(size_t position) {
 // Of a rule that will stand at `position`.
 uint64_t RuleList::priority_for(size_t position) {
   for (;;) {
-    if (size_ == 0) return kFirst;
+    if (size_ == 0) return kFirstPriority;
     const auto of = [&](size_t at) { return entry(place(at)).priority; };
     // In front of all and behind all there is room for as many as a list can have, one after another.
     if (position == 1 && of(1) > kGap) return of(1) - kGap;

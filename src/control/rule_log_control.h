@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 #include "control/json.h"
-#include "exec/rule_log.h"
+#include "exec/account/rule_log.h"
 
 namespace sluice {
 

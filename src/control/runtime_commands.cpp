@@ -15,7 +15,7 @@
 #include "control/control.h"
 #include "control/machine.h"
 #include "control/report.h"
-#include "exec/live_ports.h"
+#include "exec/engine/live_ports.h"
 
 namespace sluice {
 
@@ -58,11 +58,12 @@ Result<Json> scheduled_runtime(Control& c) {
             {"dropped", report.dropped},
             {"queued", report.queued},
             {"elements", elements}};
+  if (!report.totals.dscp.empty()) json["dscp_bytes"] = dscp_json(report.totals);
   note_cleared(json, c, Window::kRuntime);
   return json;
 }
 
-Result<Json> show_runtime(Control& c, Asked&) {
+Result<Json> whole_runtime(Control& c) {
   if (c.graph.load && c.engine.by_packets()) return scheduled_runtime(c);
   RunReport report;
   const auto since = [&](const Router& router) {
@@ -80,6 +81,17 @@ Result<Json> show_runtime(Control& c, Asked&) {
   json.update(counters);
   note_cleared(json, c, Window::kRuntime);
   return json;
+}
+
+Result<Json> show_runtime(Control& c, Asked& asked) {
+  auto whole = whole_runtime(c);
+  if (!whole || !asked.flag("dscp")) return whole;
+  if (!whole->contains("dscp_bytes"))
+    return Error("bytes are not counted by DSCP", "start the run with --dscp");
+  Json part = Json::object();
+  for (const char* field : {"packets_in", "dscp_bytes", "cleared_seconds_ago"})
+    if (whole->contains(field)) part[field] = (*whole)[field];
+  return part;
 }
 
 // A run's elements, with what they drop.
@@ -121,7 +133,21 @@ std::string scheduled_text(const Json& r, Rates* rates) {
   return t + now_text(r, rates) + "\n" + elements_text(r, rates);
 }
 
+std::string dscp_text(const Json& r, Rates* rates) {
+  std::vector<std::string> heads = {"dscp", "bytes"};
+  if (rates != nullptr) heads.push_back("bytes/s");
+  TextTable table(heads);
+  for (const auto& [dscp, bytes] : r.at("dscp_bytes").items()) {
+    std::vector<std::string> row = {dscp, with_commas(bytes.get<uint64_t>())};
+    if (rates != nullptr) row.push_back(rates->cell("dscp " + dscp, bytes.get<uint64_t>()));
+    table.add(row);
+  }
+  return fmt::format("{} in{}\n{}", counted(count_of(r, "packets_in"), "packet"), cleared_text(r),
+                     table.empty() ? "" : table.str());
+}
+
 std::string runtime_text(const Json& r, Rates* rates) {
+  if (!r.contains("elements")) return dscp_text(r, rates);
   if (r.contains("swaps")) return scheduled_text(r, rates);
   std::string t = fmt::format("{} on {} x{}, generation {}, {} of packets{}\n", word_of(r, "configuration"),
                               word_of(r, "device"), count_of(r, "workers"), count_of(r, "generation"),
@@ -358,19 +384,20 @@ std::vector<CommandRow> runtime_commands() {
        .help = "Packets, rates, latencies and counters of every element of a running process.",
        .examples = "sluice show runtime\nsluice show runtime --interval 1\n"
                    "sluice show runtime --socket /tmp/sluice.sock -o json",
+       .fields = {flag("dscp").as("--dscp", "The bytes that came in, by DSCP, of a run with --dscp")},
        .run = show_runtime,
        .text = runtime_text,
        .watched = true,
        .path = "runtime"},
       {.name = "show drops",
-       .help = "What a running process dropped, why and where.",
+       .help = "The packets that a running process dropped, by reason and element.",
        .examples = "sluice show drops\nsluice show drops --interval 1 --times 10 -o json",
        .run = show_drops,
        .text = drops_text,
        .watched = true,
        .path = "drops"},
       {.name = "show ports",
-       .help = "What came in and left by each interface and output of a running process. lost: missed, too long and "
+       .help = "Packets that each interface and output of a running process received and sent. lost: missed, too long and "
                "invalid when received, full and failed when sent; -o json has each, by queue.",
        .examples = "sluice show ports\nsluice show ports --interval 1",
        .run = show_ports,
@@ -388,10 +415,10 @@ std::vector<CommandRow> runtime_commands() {
        .help = "Resets the counters that 'show' displays of a running process.",
        .examples = "sluice clear counters\nsluice clear counters rules"},
       {.name = "clear counters",
-       .help = "Has 'sluice show' count from now on, for everybody who looks: packets, rates and drops of 'show "
-               "runtime' (runtime), 'show drops' (drops), 'show rules --hits' (rules), 'show ports' (ports), and the "
-               "times of 'show runtime' (latency). The report at the end, --hits, --top-rules and /metrics count the "
-               "whole run all the same.",
+       .help = "Resets the counters of 'sluice show' for all its users: packets, rates and drops of 'show runtime' "
+               "(runtime), 'show drops' (drops), 'show rules --hits' (rules), 'show ports' (ports), and the times of "
+               "'show runtime' (latency). The report at the end, --hits, --top-rules and /metrics still count the "
+               "whole run.",
        .examples = "sluice clear counters\nsluice clear counters rules --control /run/sluice/control",
        .fields = {text("what", "")
                       .as("what", "WHAT", "runtime, drops, rules, ports or latency (default: all)")

@@ -366,13 +366,13 @@ std::vector<CommandRow> table_commands() {
        .text = [](const Json& r, Rates*) { return word_of(r, "text"); },
        .on_command_line = false},
       {.name = "save",
-       .help = "Saves what was changed in a running process: the tables that 'sluice acl', 'routes' and 'adjacencies' "
-               "have changed, and the classes of service that 'sluice qos' has, into the files that they were read "
-               "from, so that a reload or a restart keeps them. Lines that are still true stay as they are, with their "
-               "comments. All files are written, or none: a table that comes from several files, from a compressed or "
-               "compiled one, or from one of another format is refused, and so are a rate of one port alone and a file "
-               "that was written since it was read. --to writes what has changed into a directory instead, and says "
-               "what to change in the configuration.",
+       .help = "Saves the changes of a running process: the tables that 'sluice acl', 'routes' and 'adjacencies' have "
+               "changed, and the classes of service that 'sluice qos' has changed, go into the files that they were "
+               "read from, so that a reload or a restart keeps them. Lines that are still true stay as they are, with "
+               "their comments. All files are written, or none: it is an error if a table comes from several files, "
+               "from a compressed or compiled file or from one of another format, if a rate is that of one port alone, "
+               "or if a file was written since it was read. --to writes the changes into a directory instead, and "
+               "prints the lines of the configuration to edit.",
        .examples = "sluice save\nsluice save --control /run/sluice/control\nsluice save --to /etc/sluice/saved",
        .run = save,
        .text = saved_text,
@@ -380,8 +380,8 @@ std::vector<CommandRow> table_commands() {
       {.name = "reload",
        .help = "Reads the configuration of a running process again: its file (run --config), tables and classes of "
                "service. All take effect with one generation, or nothing does: then every error is shown. Tables whose "
-               "files have not changed are not read; changes that were made while it ran and stand in no file are "
-               "undone. What cannot change without a restart is named. SIGHUP does the same.",
+               "files have not changed are not read; changes that stand in no file are undone. Options that need a "
+               "restart are named. SIGHUP does the same.",
        .examples = "sluice reload\nsluice reload --control /run/sluice/control\nsluice reload --all",
        .fields = {flag("all").as("--all", "Read all files, also those that have not changed since they were read")},
        .run = reload,

@@ -296,12 +296,12 @@ std::vector<CommandRow> trace_commands() {
        .path = "trace",
        .there = has_trace},
       {.name = "trace",
-       .help = "Follows packets through a running process: 'trace add' asks for the next N that are received, 'show "
-               "trace' says what became of each and why, 'trace clear' ends it. While nothing is asked for, packets "
-               "cost the same as without; at most 1,000 packets of 16 KiB are kept.",
+       .help = "Follows packets through a running process: 'trace add' follows the next N that are received, 'show "
+               "trace' shows the path of each and the reason of each drop, 'trace clear' ends it. Packets that are not "
+               "followed cost nothing; at most 1,000 packets of 16 KiB are kept.",
        .examples = "sluice trace add 20 udp from any to any port 53\nsluice show trace\nsluice trace clear"},
       {.name = "trace add",
-       .help = "Follows the next packets that are received and match. What was traced before is forgotten.",
+       .help = "Follows the next packets that are received and match. Earlier traces are forgotten.",
        .examples = "sluice trace add 10\n"
                    "sluice trace add 100 tcp from 10.0.0.0/8 to any port 443 --control /run/sluice/control",
        .fields = {number("packets", 1, kMost).needed().as("packets", "N", "How many packets, 1 to 1000"),

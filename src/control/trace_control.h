@@ -13,8 +13,8 @@
 #include "base/result.h"
 #include "control/live_tables.h"
 #include "control/packet_way.h"
-#include "exec/engine.h"
-#include "exec/packet_taps.h"
+#include "exec/account/packet_taps.h"
+#include "exec/engine/engine.h"
 
 namespace sluice {
 

@@ -133,26 +133,27 @@ Result<Json> why(const Router& router, LiveTables& tables, const Neighbours* nei
   return json;
 }
 
+std::string rule_line(const Json& rule) {
+  std::string line;
+  if (rule.contains("file"))
+    line += fmt::format("{}:{}: ", rule.at("file").get<std::string>(), rule.at("line").get<uint64_t>());
+  if (rule.contains("text")) line += rule.at("text").get<std::string>() + " ";
+  return printable(line + fmt::format("(rule {})", rule.at("rule").get<uint64_t>()));
+}
+
 std::string why_text(const Json& r) {
   const auto word = [](const Json& json, const char* field) {
     return printable(json.at(field).get_ref<const std::string&>());
-  };
-  const auto rule_words = [&](const Json& rule) {
-    const auto number = rule.at("rule").get<uint64_t>();
-    const std::string text = rule.contains("text") ? word(rule, "text") : std::string();
-    return rule.contains("file")
-               ? fmt::format("{}:{}: {} (rule {})", word(rule, "file"), rule.at("line").get<uint64_t>(), text, number)
-               : fmt::format("{} (rule {})", text, number);
   };
   const Json& verdict = r.at("verdict");
   std::string t = fmt::format("packet     {}, {} bytes, in by {}\n", word(r, "packet"), r.at("bytes").get<uint64_t>(),
                               r.contains("interface") ? word(r, "interface") : word(r, "input"));
   t += fmt::format("verdict    {}\n", word(verdict, "text"));
   if (r.contains("rule"))
-    t += fmt::format("rule       {}\n", r["rule"].is_null() ? std::string("none matches") : rule_words(r["rule"]));
+    t += fmt::format("rule       {}\n", r["rule"].is_null() ? std::string("none matches") : rule_line(r["rule"]));
   if (r.contains("near_misses")) {
     for (const Json& near : r["near_misses"])
-      t += fmt::format("near miss  {}\n           because {}\n", rule_words(near), word(near, "fails"));
+      t += fmt::format("near miss  {}\n           because {}\n", rule_line(near), word(near, "fails"));
   }
   if (r.contains("route")) {
     const Json& route = r["route"];

@@ -24,5 +24,7 @@ Result<nlohmann::ordered_json> why(const Router& router, LiveTables& tables, con
                                    std::span<const uint8_t> frame, const std::string& input, size_t near);
 // The same for people.
 std::string why_text(const nlohmann::ordered_json& answer);
+// "edge.acl:9: deny ... (rule 7)" of an object {"rule", "file", "line", "text"}; all but "rule" may be absent.
+std::string rule_line(const nlohmann::ordered_json& rule);
 
 }  // namespace sluice

@@ -72,9 +72,8 @@ struct MadePackets {
   bool more() const { return active && (limit < 0 || count < static_cast<uint64_t>(limit)); }
   PacketBox next(FlowContext& context) {
     if (!more()) return nullptr;
-    PacketBox packet = context.bring(data.size());
+    PacketBox packet = context.bring(data);
     if (packet == nullptr) return nullptr;
-    std::memcpy(packet->registers.frame, data.data(), data.size());
     ++count;
     if (stop && !more()) context.stop();
     return packet;

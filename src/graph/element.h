@@ -227,7 +227,7 @@ class Element {
   virtual EgressRate egress_rate() const { return {}; }
 
   // What this element asks of the batches that sources make: room for at least `least` packets (0: it does not care),
-  // or for exactly as many. It holds for the whole graph (exec/batch_rules.h).
+  // or for exactly as many. It holds for the whole graph (exec/engine/batch_rules.h).
   struct BatchRule {
     uint32_t least = 0;
     bool exact = false;

@@ -79,8 +79,8 @@ class FlowContext {
   // Asks what is above a pull input; nothing: empty.
   virtual PacketBox pull(unsigned input) = 0;
   virtual void drop(PacketBox packet, DropReason reason) = 0;
-  // A new packet of `bytes`, counted as come in at this element; its time stamp is now. nullptr: no memory.
-  virtual PacketBox bring(size_t bytes) = 0;
+  // A new packet with a copy of `frame`, counted as come in at this element; its time stamp is now. nullptr: no memory.
+  virtual PacketBox bring(std::span<const uint8_t> frame) = 0;
   // The packet has left the graph here.
   virtual void sent(PacketBox packet) = 0;
 

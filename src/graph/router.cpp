@@ -151,15 +151,9 @@ class RouterBuilder {
       element->configuration = c.configuration;
       element->position = c.name_position.source ? c.name_position : c.class_position;
       const size_t before = errors_;
-      std::vector<Diagnostic> wrong;
-      const Arguments arguments = Arguments::parse(found->arguments, c.configuration, c.configuration_origin, &wrong,
-                                                   {&names, scope_of(c.name)});
-      if (wrong.empty()) {
-        Diagnostics own(element->position.file(), {});
-        element->configure(arguments, own);
-        wrong = own.all();
-      }
-      for (Diagnostic& d : wrong) add(std::move(d));
+      for (Diagnostic& d :
+           configure(*element, *found, c.configuration, c.configuration_origin, {&names, scope_of(c.name)}))
+        add(std::move(d));
       // A port count that rests on wrong arguments would only add noise.
       configured_[index] = errors_ == before;
     }
@@ -435,6 +429,16 @@ class RouterBuilder {
 };
 
 }  // namespace
+
+std::vector<Diagnostic> configure(Element& element, const ElementClass& as, std::string_view configuration,
+                                  const ConfigurationOrigin& origin, const AddressScope& names) {
+  std::vector<Diagnostic> wrong;
+  const Arguments arguments = Arguments::parse(as.arguments, configuration, origin, &wrong, names);
+  if (!wrong.empty()) return wrong;
+  Diagnostics own(element.position.file(), {});
+  element.configure(arguments, own);
+  return own.all();
+}
 
 Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text, Router* sound) {
   return RouterBuilder(graph, registry).run(text, sound);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "graph/arguments.h"
 #include "graph/click/syntax.h"
 #include "graph/element.h"
 
@@ -50,6 +51,10 @@ struct Router {
   Target target(unsigned element, unsigned output) const;
   const Element* find(std::string_view name) const;
 };
+
+// Has an element of class `as` read its arguments. Returns what is wrong with them; none: it is configured.
+std::vector<Diagnostic> configure(Element& element, const ElementClass& as, std::string_view configuration,
+                                  const ConfigurationOrigin& origin, const AddressScope& names = {});
 
 // Instantiates, configures and checks a parsed graph. All errors at once: unknown classes (with a suggestion),
 // arguments, port numbers, unconnected ports, push outputs and pull inputs used twice, push ports that meet pull ports,

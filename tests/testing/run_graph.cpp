@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -42,22 +43,6 @@ void write_file(const std::string& path, std::string_view bytes) {
 
 namespace {
 
-// Every element's and every sink's, as text.
-std::string counters_of(const Router& router, const RunReport& report) {
-  std::string text;
-  for (size_t e = 0; e < router.elements.size(); ++e) {
-    const ElementCounters& c = report.totals.elements[e];
-    text += fmt::format("{} {} {}", router.elements[e]->name, c.packets, c.bytes);
-    for (size_t r = 0; r < kDropReasons; ++r) {
-      if (c.drops[r] != 0) text += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
-    }
-    text += '\n';
-  }
-  for (const RunReport::Sink& sink : report.sinks)
-    text += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
-  return text;
-}
-
 // The same tables, from their files, as a new generation. False: they cannot be loaded.
 bool publish_anew(const Router& router, const Plan& plan, Engine& engine) {
   auto tables = load_tables(router);
@@ -90,6 +75,24 @@ uint64_t generation_met(Engine& engine) {
   return engine.look(now).ok() ? now.generation : 0;
 }
 
+std::string counters_of(const Router& router, const RunReport& report) {
+  std::string text;
+  for (size_t e = 0; e < router.elements.size(); ++e) {
+    const ElementCounters& c = report.totals.elements[e];
+    text += fmt::format("{} {} {}", router.elements[e]->name, c.packets, c.bytes);
+    for (size_t r = 0; r < kDropReasons; ++r) {
+      if (c.drops[r] != 0) text += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
+    }
+    text += '\n';
+  }
+  for (const RunReport::Sink& sink : report.sinks)
+    text += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
+  for (const auto& [port, c] : report.ports) text += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
+  for (size_t d = 0; d < report.totals.dscp.size(); ++d)
+    if (report.totals.dscp[d] != 0) text += fmt::format("dscp {} {}\n", d, report.totals.dscp[d]);
+  return text;
+}
+
 GraphOutcome run_graph(const GraphRun& run) {
   GraphOutcome outcome;
   auto failed = [&](const Error& error) {
@@ -113,6 +116,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.latency_target_ns = run.latency_target_ns;
   options.fast_path = run.fast_path;
   options.count_hits = run.count_hits;
+  options.count_dscp = true;
   options.rule_log = run.rule_log;
   options.priorities = run.priorities;
   options.qos = run.qos;
@@ -134,9 +138,6 @@ GraphOutcome run_graph(const GraphRun& run) {
                            [&] { return (*engine)->run(outcome.report); });
   const RunReport& report = outcome.report;
   outcome.counters = counters_of(*router, report);
-  for (const auto& [port, c] : report.ports) {
-    outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
-  }
   for (const QosPortReport& port : report.qos) {
     for (const QosClassReport& c : port.classes) {
       const QosCounters& n = c.counters;
@@ -155,6 +156,11 @@ GraphOutcome run_graph(const GraphRun& run) {
     }
   }
   if (!result) return failed(result.error());
+  // What --priorities refuses has come in, and is counted by class alone.
+  const auto& dscp = report.totals.dscp;
+  const uint64_t of_any_dscp = std::accumulate(dscp.begin(), dscp.end(), uint64_t{0});
+  if (!run.priorities && of_any_dscp != report.bytes_in)
+    return failed(Error(fmt::format("{} bytes came in, {} of any DSCP", report.bytes_in, of_any_dscp)));
   outcome.ok = true;
   return outcome;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 namespace sluice::testing {
 
@@ -65,6 +65,8 @@ struct GraphOutcome {
 };
 
 GraphOutcome run_graph(const GraphRun& run);
+// GraphOutcome::counters without those of classes and rules.
+std::string counters_of(const Router& router, const RunReport& report);
 
 // The generation of the last batch that has begun; 0 before there is one. How far a run came with changes that a test
 // makes: a run of a number of packets may end before a thread beside it has made one. Precondition: RunOptions::live.

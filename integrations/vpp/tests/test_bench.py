@@ -33,7 +33,7 @@ class InVpp(unittest.TestCase):
 
     def run_bench(self, *more, wrong=""):
         done = self.start(*more, wrong=wrong)
-        out, err = done.communicate(timeout=120)
+        out, err = done.communicate(timeout=1500)
         return done.returncode, out, err
 
     def vpps(self):

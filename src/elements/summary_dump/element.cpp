@@ -175,10 +175,9 @@ class FromSummary final : public FlowElement {
       }
     }
     const std::vector<uint8_t> bytes = summary.headers();
-    PacketBox packet = context.bring(bytes.size());
+    PacketBox packet = context.bring(bytes);
     if (packet == nullptr) return nullptr;
     Packet& p = packet->registers;
-    std::memcpy(p.frame, bytes.data(), bytes.size());
     p.wire_end = summary.wire_length(bytes.size());
     p.paint = summary.link;
     packet->timestamp_ns = summary.timestamp_ns;

@@ -6,7 +6,7 @@
 
 #include "batch/batch.h"
 #include "batch/fast_burst.h"
-#include "exec/program.h"
+#include "exec/walk/program.h"
 #include "graph/stage_slot.h"
 #include "net/fast_parse.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/device/record.h"
-#include "exec/plan.h"
+#include "exec/walk/plan.h"
 
 namespace sluice {
 

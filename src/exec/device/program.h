@@ -6,7 +6,7 @@
 
 #include "exec/device/record.h"
 #include "exec/device/table_memory.h"
-#include "exec/program.h"
+#include "exec/walk/program.h"
 
 namespace sluice {
 

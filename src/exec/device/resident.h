@@ -8,7 +8,7 @@
 
 #include "exec/device/device.h"
 #include "exec/device/offload.h"
-#include "exec/snapshot.h"
+#include "exec/engine/snapshot.h"
 
 namespace sluice {
 

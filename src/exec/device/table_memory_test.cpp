@@ -14,7 +14,7 @@
 #include "exec/device/drive.h"
 #include "exec/device/offload.h"
 #include "exec/emu/emu_device.h"
-#include "exec/plan.h"
+#include "exec/walk/plan.h"
 #include "graph/click/parser.h"
 #include "graph/router.h"
 #include "net/key4.h"

@@ -38,8 +38,8 @@ class Scheduler::HostBridge final : public HostContext {
     return made_.emplace_back(output, std::move(batch)).second.get();
   }
   void lose(uint32_t count, DropReason reason) override {
-    node_.impl_.stats.generated += count;
-    node_.counters().drops[static_cast<size_t>(reason)] += count;
+    node_.impl_.account.stats.generated += count;
+    node_.impl_.account.drop(node_.index_, reason, count);
   }
   void print(const Batch&, uint32_t, std::string_view text) override {
     if (node_.impl_.options.print) node_.impl_.options.print(text);
@@ -83,12 +83,12 @@ PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wante
       child->registers.frame = to;
       child->timestamp_ns = children->timestamp_ns(i);
       child->generation = static_cast<uint8_t>(packet->generation + 1);
-      ++impl_.stats.generated;
+      ++impl_.account.stats.generated;
       made.emplace_back(output, std::move(child));
     }
     impl_.spare.push_back(std::move(children));
   }
-  // The packet goes first, then what was made of it, as in the engine (exec/descent.h). What makes packets is
+  // The packet goes first, then what was made of it, as in the engine (exec/walk/descent.h). What makes packets is
   // not asked for them.
   PacketBox answer;
   if (bridge.forwarded_ == wanted) {

@@ -8,12 +8,12 @@
 #include <queue>
 
 #include "base/clock.h"
+#include "exec/account/rule_log.h"
 #include "exec/cpu/tile.h"
-#include "exec/live_sleep.h"
-#include "exec/ports.h"
-#include "exec/rule_log.h"
+#include "exec/engine/live_sleep.h"
+#include "exec/engine/ports.h"
 #include "exec/scheduler/scheduler.h"
-#include "exec/worker.h"
+#include "exec/walk/worker.h"
 #include "graph/flow_runs.h"
 
 namespace sluice {
@@ -157,7 +157,7 @@ struct Scheduler::Impl {
   Scheduler& owner;
   HitLedger* ledger;                                       // none: nobody counts by rules
   std::shared_ptr<const std::vector<std::string>> inputs;  // names of sources, of this graph and of those before
-  bool records_rules = false;  // some node has `logs_`: no source runs ahead, as records cannot be taken back
+  bool records_rules = false;  // some list has rules with `log`: no source runs ahead, as records cannot be taken back
   LivePorts* live_ports;       // none: the run has none
   Egress* egress = nullptr;
   TableSet tables;
@@ -169,7 +169,8 @@ struct Scheduler::Impl {
   std::vector<RunReport::Sink> retired;
   RunFiles past;  // files of the run that are not this graph's
   std::map<std::string, unsigned, std::less<>> by_name;
-  WorkerStats stats;
+  RuleAccounts rules;  // of this graph's elements
+  Account account;
   std::vector<TxRecord> records;
   Tile tile{};
   std::unique_ptr<Batch> scratch;

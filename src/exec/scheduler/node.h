@@ -26,9 +26,9 @@ class Scheduler::Node final : public FlowContext {
   PacketBox pull(unsigned input) override;
   void drop(PacketBox packet, DropReason reason) override {
     (void)packet;
-    ++counters().drops[static_cast<size_t>(reason)];
+    impl_.account.drop(index_, reason);
   }
-  PacketBox bring(size_t bytes) override;
+  PacketBox bring(std::span<const uint8_t> frame) override;
   void sent(PacketBox packet) override {
     ++sent_.packets;
     sent_.bytes += packet->registers.length();
@@ -76,11 +76,11 @@ class Scheduler::Node final : public FlowContext {
     return std::string(name);
   }
 
-  uint64_t packets() const override { return impl_.stats.elements[index_].packets; }
-  uint64_t bytes() const override { return impl_.stats.elements[index_].bytes; }
+  uint64_t packets() const override { return impl_.account.stats.elements[index_].packets; }
+  uint64_t bytes() const override { return impl_.account.stats.elements[index_].bytes; }
   uint64_t dropped() const override {
     uint64_t sum = 0;
-    for (const uint64_t n : impl_.stats.elements[index_].drops) sum += n;
+    for (const uint64_t n : impl_.account.stats.elements[index_].drops) sum += n;
     return sum;
   }
   Result<void> rebind() override {
@@ -112,17 +112,11 @@ class Scheduler::Node final : public FlowContext {
     bool open = false;
   };
 
-  ElementCounters& counters() const { return impl_.stats.elements[index_]; }
-  void count(const FlowPacket& packet) {
-    ElementCounters& counters = this->counters();
-    ++counters.packets;
-    counters.bytes += packet.registers.length();
-  }
-  void came_in(size_t bytes) {
-    ++impl_.stats.packets_in;
-    impl_.stats.bytes_in += bytes;
-    ++counters().packets;
-    counters().bytes += bytes;
+  ElementCounters& counters() const { return impl_.account.stats.elements[index_]; }
+  void count(const FlowPacket& packet) { impl_.account.arrive(index_, 1, packet.registers.length()); }
+  void came_in(std::span<const uint8_t> frame) {
+    impl_.account.come_in(frame);
+    impl_.account.arrive(index_, 1, frame.size());
   }
   void wake_all(const std::vector<unsigned>& tasks) {
     for (unsigned task : tasks) impl_.nodes[task]->wake();
@@ -156,7 +150,7 @@ class Scheduler::Node final : public FlowContext {
   struct Left {
     uint64_t packets = 0, bytes = 0;
   };
-  Left take_left();
+  Left take_left(Account& account);
   // Takes stages over the next packets of batch_, before it is their turn (stage_runs.cpp). False: there is none.
   bool run_ahead();
   // The next of those goes on to where stages sent it.
@@ -202,13 +196,32 @@ class Scheduler::Node final : public FlowContext {
   bool later_ = false;
   uint8_t run_stage_ = Impl::kNoStage;
   bool source_done_ = false;
-  PortCounters sent_;                        // by a flow
-  std::shared_ptr<RuleHits> hits_;           // none: its packets are not counted by rules
-  std::shared_ptr<const LoggedRules> logs_;  // none: no rule has its packets recorded
-  uint16_t input_ = FlowPacket::kNoInput;    // of Impl::inputs, of a source
-  void record(const Packet& packet, uint64_t timestamp_ns, uint16_t input) const;
+  PortCounters sent_;                      // by a flow
+  uint16_t input_ = FlowPacket::kNoInput;  // of Impl::inputs, of a source
   bool in_ring_ = false;
   uint64_t timer_version_ = 0, retry_version_ = 0;
+};
+
+// Lanes of Account. `of(i)`: the packet of a lane, whose registers are packets[i].
+template <typename Of>
+struct FlowLanes {
+  const Packet* packets;
+  Of of;
+  static constexpr bool kRecords = true;
+  uint32_t rule(uint32_t i) const { return packets[i].rule; }
+  uint32_t length(uint32_t i) const { return packets[i].length(); }
+  static uint32_t near(LoggedRules::Range) { return ~uint32_t{0}; }
+  void log(uint32_t i, LoggedPacket& packet) const {
+    const Packet& p = packets[i];
+    packet.timestamp_ns = of(i).timestamp_ns;
+    packet.key = p.key;
+    packet.bytes = p.length();
+    packet.ip_bytes = p.end - std::min<uint32_t>(p.end, p.l3);
+    packet.source = of(i).input;
+  }
+  DropReason reason(uint32_t i) const { return packets[i].reason; }
+  uint32_t row(uint32_t i) const { return i; }
+  uint32_t next_hop(uint32_t i) const { return packets[i].next_hop; }
 };
 
 inline void Scheduler::Impl::hand(const Place& to, PacketBox packet) {

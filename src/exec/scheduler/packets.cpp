@@ -15,8 +15,8 @@ constexpr uint32_t kSinkBurst = 8;
 
 void Scheduler::Node::push(unsigned output, PacketBox packet) {
   if (!pushes(output)) {
-    const DropReason reason = packet->registers.reason;
-    drop(std::move(packet), reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
+    const DropReason reason = reason_to_leave(packet->registers.reason);
+    drop(std::move(packet), reason);
     return;
   }
   if (impl_.depth >= kMaxDepth) {
@@ -36,16 +36,17 @@ PacketBox Scheduler::Node::pull(unsigned input) {
   return packet;
 }
 
-PacketBox Scheduler::Node::bring(size_t bytes) {
-  if (impl_.stats.packets_in >= impl_.options.max_packets) {
+PacketBox Scheduler::Node::bring(std::span<const uint8_t> frame) {
+  if (impl_.account.stats.packets_in >= impl_.options.max_packets) {
     if (!impl_.limit_told) stop();
     impl_.limit_told = true;
     return nullptr;
   }
-  PacketBox packet = impl_.pool.make(bytes);
+  PacketBox packet = impl_.pool.make(frame.size());
   if (packet == nullptr) return nullptr;
   packet->timestamp_ns = impl_.simulated() ? impl_.simulated_ns : wall_ns();
-  came_in(bytes);
+  std::memcpy(packet->registers.frame, frame.data(), frame.size());
+  came_in(frame);
   return packet;
 }
 void Scheduler::Node::receive(unsigned input, PacketBox packet) {
@@ -93,26 +94,14 @@ unsigned Scheduler::Node::stage(FlowPacket& packet) {
   tile.packet[0] = packet.registers;
   kernel_(slot_, tile, 1, false);
   packet.registers = tile.packet[0];
-  if (hits_ != nullptr) hits_->of(0).add(packet.registers.rule, packet.registers.length());
-  if (logs_ != nullptr) record(packet.registers, packet.timestamp_ns, packet.input);
+  const auto of = [&](uint32_t) -> const FlowPacket& { return packet; };
+  impl_.account.decide(index_, 1, FlowLanes{&packet.registers, of});
   return tile.output[0];
-}
-
-// A packet that a rule of the list decided, if that has `log`.
-void Scheduler::Node::record(const Packet& p, uint64_t timestamp_ns, uint16_t input) const {
-  if (!logs_->has(p.rule)) return;
-  logs_->record(0, p.rule, [&](LoggedPacket& packet) {
-    packet.timestamp_ns = timestamp_ns;
-    packet.key = p.key;
-    packet.bytes = p.length();
-    packet.ip_bytes = p.end - std::min<uint32_t>(p.end, p.l3);
-    packet.source = input;
-  });
 }
 
 bool Scheduler::Node::more() {
   if (source_done_) return false;
-  const uint64_t most = impl_.options.max_packets - std::min(impl_.options.max_packets, impl_.stats.packets_in);
+  const uint64_t most = impl_.options.max_packets - std::min(impl_.options.max_packets, impl_.account.stats.packets_in);
   if (row_ == batch_->size() && most != 0) {
     const bool live = source_->live();
     if (live) give_back();
@@ -151,12 +140,13 @@ void Scheduler::Node::give_back() {
   row_ = 0;
 }
 
-Scheduler::Node::Left Scheduler::Node::take_left() {
+Scheduler::Node::Left Scheduler::Node::take_left(Account& account) {
   Left left;
   if (source_ == nullptr || !source_->live()) return left;
   for (; row_ < batch_->size(); ++row_) {
     ++left.packets;
     left.bytes += batch_->data_length(row_);
+    account.come_in(batch_->arrived(row_));
   }
   return left;
 }
@@ -171,7 +161,7 @@ PacketBox Scheduler::Node::next() {
   load(row_++, packet->registers.frame, packet->registers);
   packet->timestamp_ns = batch_->timestamp_ns(row_ - 1);
   packet->input = input_;
-  came_in(packet->registers.length());
+  came_in(batch_->arrived(row_ - 1));
   return packet;
 }
 

@@ -2,7 +2,7 @@
 // Passages: from a source by stages to queues, and from those by their pullers on to sinks, many packets at a time.
 #include <bit>
 
-#include "exec/rule_log.h"
+#include "exec/account/rule_log.h"
 #include "exec/scheduler/node.h"
 
 namespace sluice {
@@ -73,6 +73,7 @@ bool Scheduler::Impl::bind_passage() {
   passage->bound = std::move(*bound);
   if (ledger != nullptr) attach_hits(*passage->bound, *ledger);
   if (options.rule_log != nullptr) options.rule_log->attach(*passage->bound, router, passage->plan);
+  if (options.count_dscp) passage->worker.stats().count_dscp();
   for (unsigned e = 0; e < nodes.size(); ++e) passage->worker.set_limiter(e, egress->limiter_of(e));
   return true;
 }
@@ -84,7 +85,7 @@ bool Scheduler::Node::run_through() {
   Impl& impl = impl_;
   Impl::Passage& passage = *impl.passage;
   if (ahead_at_ != ahead_end_ || impl.ring.size() > 1) return false;
-  uint64_t most = impl.options.max_packets - std::min(impl.options.max_packets, impl.stats.packets_in);
+  uint64_t most = impl.options.max_packets - std::min(impl.options.max_packets, impl.account.stats.packets_in);
   unsigned next = kNobody;  // the queue whose puller has the next turn
   for (const unsigned q : passages_) {
     const Impl::Passage::Queue& queue = passage.queues[q];
@@ -110,7 +111,7 @@ bool Scheduler::Node::run_through() {
   for (uint32_t row = row_; row < row_ + n; ++row) share.packets.add(row);
 
   WorkerStats& stats = passage.worker.stats();
-  std::swap(stats.elements, impl.stats.elements);
+  std::swap(stats.elements, impl.account.stats.elements);
   passage.before.clear();
   for (const Node* node : passage.counting) {
     const ElementCounters& c = stats.elements[node->index_];
@@ -118,11 +119,8 @@ bool Scheduler::Node::run_through() {
   }
   passage.worker.expect(source_->next());
   passage.worker.run(*passage.bound, *batch_, share, passage_);
-  std::swap(stats.elements, impl.stats.elements);
-  for (uint64_t WorkerStats::*sum : {&WorkerStats::packets_in, &WorkerStats::bytes_in, &WorkerStats::generated}) {
-    impl.stats.*sum += stats.*sum;
-    stats.*sum = 0;
-  }
+  std::swap(stats.elements, impl.account.stats.elements);
+  stats.hand_over(impl.account.stats);
   for (size_t c = 0; c < passage.counting.size(); ++c) {
     const Node& node = *passage.counting[c];
     (void)node.flow_->counted(node.counters().packets - passage.before[c].packets,

@@ -12,8 +12,8 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/engine.h"
-#include "exec/plan.h"
+#include "exec/engine/engine.h"
+#include "exec/walk/plan.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
 

@@ -2,7 +2,7 @@
 // What a graph is bound to before it runs: tables, ports and files; and its start.
 #include <fmt/format.h>
 
-#include "exec/rule_log.h"
+#include "exec/account/rule_log.h"
 #include "exec/scheduler/node.h"
 #include "graph/graph_files.h"
 
@@ -22,15 +22,18 @@ Result<void> Scheduler::Impl::bind_one(unsigned index) {
   node.slot_.outputs = static_cast<uint8_t>(std::min(node.element_.outputs, kMaxOutputs));
   if (auto ok = node.element_.bind(tables, node.slot_); !ok.ok()) return ok;
   node.kernel_ = cpu_stage_kernel(node.slot_.kind);
-  node.hits_ = nullptr;
-  node.logs_ = nullptr;
   if (ledger == nullptr && options.rule_log == nullptr) return {};
   const std::string* const table = counted_table(node.slot_, tables);
-  if (table == nullptr) return {};
-  const std::shared_ptr<const Image>& image = tables.acls.find(*table)->second;
-  if (ledger != nullptr) node.hits_ = ledger->of(*table, image);
-  if (options.rule_log != nullptr) node.logs_ = options.rule_log->of(*table, image, node.element_.name, inputs);
-  records_rules |= node.logs_ != nullptr;
+  const auto image = table != nullptr ? tables.acls.find(*table)->second : nullptr;
+  std::shared_ptr<RuleHits> hits;
+  std::shared_ptr<const LoggedRules> logs;
+  if (image != nullptr && ledger != nullptr) hits = ledger->of(*table, image);
+  if (image != nullptr && options.rule_log != nullptr)
+    logs = options.rule_log->of(*table, image, node.element_.name, inputs);
+  records_rules |= logs != nullptr;
+  RuleAccounts::put(rules.hits, index, std::move(hits));
+  RuleAccounts::put(rules.logs, index, std::move(logs));
+  account.to(rules, nullptr);
   return {};
 }
 

@@ -7,9 +7,9 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/engine.h"
-#include "exec/generation.h"
-#include "exec/plan.h"
+#include "exec/engine/engine.h"
+#include "exec/engine/generation.h"
+#include "exec/walk/plan.h"
 #include "net/packet_builder.h"
 #include "qos/class_map.h"
 

@@ -30,9 +30,7 @@ Result<void> Scheduler::finish(std::vector<AtomicFile>& files, bool& output) {
 void Scheduler::close() {
   for (Node* node : impl_->live_) {
     // What had come and found no room behind it is queued.
-    const Node::Left left = node->take_left();
-    impl_->stats.packets_in += left.packets;
-    impl_->stats.bytes_in += left.bytes;
+    const Node::Left left = node->take_left(impl_->account);
     node->counters().packets += left.packets;
     node->counters().bytes += left.bytes;
     node->kept_ += left.packets;
@@ -44,7 +42,7 @@ void Scheduler::close() {
 void Scheduler::report(RunReport& report) {
   settle();
   const Impl& impl = *impl_;
-  report.totals.add(impl.stats);
+  report.totals.add(impl.account.stats);
   report.gone.add(impl.gone);
   auto sent = [&](RunReport::Sink sink) {
     report.packets_out += sink.packets;

@@ -100,23 +100,11 @@ void Scheduler::Impl::run_stages(uint32_t n, Place* left, unsigned* hops, uint64
       const auto path = static_cast<uint8_t>(word * 64 + bit);
       const RunStage& stage = run_stages_[path];
       const uint32_t mask = t.lanes_at(path);
-      ElementCounters& counters = stats.elements[stage.node->index_];
       uint64_t bytes = 0;
       for_lanes(mask, [&](uint32_t i) { bytes += t.packet[i].length(); });
-      const uint64_t packets = static_cast<uint64_t>(std::popcount(mask));
-      counters.packets += sign * packets;
-      counters.bytes += sign * bytes;
-      if (stage.counts) stage.node->flow_->counted(sign * packets, sign * bytes);
+      if (stage.counts) stage.node->flow_->counted(sign * static_cast<uint64_t>(std::popcount(mask)), sign * bytes);
       stage.node->kernel_(stage.node->slot_, t, mask, false);
-      if (stage.node->hits_ != nullptr) {
-        const RuleHits::Adder hits = stage.node->hits_->of(0);
-        for_lanes(mask, [&](uint32_t i) { hits.add(t.packet[i].rule, t.packet[i].length(), sign); });
-      }
-      if (stage.node->logs_ != nullptr) {
-        // Nobody runs ahead: these are the packets that were put off.
-        for_lanes(mask,
-                  [&](uint32_t i) { stage.node->record(t.packet[i], waiting[i]->timestamp_ns, waiting[i]->input); });
-      }
+      uint32_t dropped = 0;
       for_lanes(mask, [&](uint32_t i) {
         const unsigned output = t.output[i];
         ++hops[i];
@@ -126,12 +114,13 @@ void Scheduler::Impl::run_stages(uint32_t n, Place* left, unsigned* hops, uint64
           if (next != kNoStage) open[next / 64] |= uint64_t{1} << next % 64;
           return;
         }
-        const DropReason reason = t.packet[i].reason;
-        counters.drops[static_cast<size_t>(reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason)] +=
-            sign;
         left[i] = {};
         t.path[i] = kNoStage;
+        dropped |= uint32_t{1} << i;
       });
+      // Where packets are recorded no source runs ahead: these are the packets that were put off.
+      const auto of = [&](uint32_t i) -> const FlowPacket& { return *waiting[i]; };
+      account.stage(stage.node->index_, mask, bytes, dropped, FlowLanes{t.packet, of}, sign);
     }
   }
 }
@@ -193,11 +182,10 @@ void Scheduler::Impl::sink(Node& node, std::span<PacketBox> packets) {
     return;
   }
   if (egress->drops(node.sink_)) {
-    ElementCounters& counters = node.counters();
     for (PacketBox& packet : packets) {
       if (packet == nullptr) continue;
       const DropReason reason = packet->registers.reason;
-      ++counters.drops[static_cast<size_t>(reason == DropReason::kNone ? DropReason::kDiscard : reason)];
+      account.drop(node.index_, reason == DropReason::kNone ? DropReason::kDiscard : reason);
       packet.reset();
     }
     return;
@@ -253,7 +241,7 @@ void Scheduler::Node::hand_on_ahead() {
   const unsigned hops = next.hops;
   PacketBox packet = std::move(next.packet);
   const uint32_t row = row_++;
-  came_in(batch_->data_length(row));
+  came_in(batch_->arrived(row));
   if (to.node == nullptr) return;
   impl_.depth += hops;
   impl_.hand(to, std::move(packet));

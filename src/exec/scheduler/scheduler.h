@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "base/result.h"
-#include "exec/egress.h"
-#include "exec/generation.h"
-#include "exec/hits.h"
-#include "exec/intake.h"
-#include "exec/live_ports.h"
-#include "exec/run.h"
+#include "exec/account/hits.h"
+#include "exec/engine/egress.h"
+#include "exec/engine/generation.h"
+#include "exec/engine/intake.h"
+#include "exec/engine/live_ports.h"
+#include "exec/engine/run.h"
 
 namespace sluice {
 

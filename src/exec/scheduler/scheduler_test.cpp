@@ -1,6 +1,6 @@
 // Graphs with queues, rates and scripts, in simulated time: what comes out is known to the packet.
 #include "exec/scheduler/scheduler.h"
-#include "exec/engine.h"
+#include "exec/engine/engine.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include "elements/flow_element.h"
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/plan.h"
+#include "exec/walk/plan.h"
 
 namespace sluice {
 namespace {
@@ -23,7 +23,7 @@ class StartsWith final : public FlowElement {
  public:
   void configure(const Arguments& arguments, Diagnostics&) override { packets_ = arguments.get_uint("PACKETS"); }
   Result<void> start(FlowContext& context) override {
-    for (uint64_t i = 0; i < packets_; ++i) context.push(0, context.bring(60));
+    for (uint64_t i = 0; i < packets_; ++i) context.push(0, context.bring(std::vector<uint8_t>(60)));
     return {};
   }
 

@@ -52,21 +52,19 @@ void Scheduler::change() {
 void Scheduler::Impl::follow(Impl& before) {
   before.settle();
   // What came in and was made stays; what elements counted goes by their names.
-  std::vector<ElementCounters> counted = std::move(before.stats.elements);
-  std::vector<ElementCounters> mine = std::move(stats.elements);
-  const WorkerStats early = std::move(stats);  // `start` may have brought packets
-  stats = std::move(before.stats);
-  stats.packets_in += early.packets_in;
-  stats.bytes_in += early.bytes_in;
-  stats.generated += early.generated;
-  stats.elements = std::move(mine);
+  std::vector<ElementCounters> counted = std::move(before.account.stats.elements);
+  std::vector<ElementCounters> mine = std::move(account.stats.elements);
+  WorkerStats early = std::move(account.stats);  // `start` may have brought packets
+  account.stats = std::move(before.account.stats);
+  early.hand_over(account.stats);
+  account.stats.elements = std::move(mine);
   gone = before.gone;
   retired = std::move(before.retired);
   std::vector<bool> has_heir(before.nodes.size());
   std::vector<unsigned> heir(before.nodes.size(), kNobody);
   for (auto& node : nodes) {
     if (node->kin_ != kNobody) {
-      stats.elements[node->index_].add(counted[node->kin_]);
+      account.stats.elements[node->index_].add(counted[node->kin_]);
       has_heir[node->kin_] = true;
     }
     if (node->same_ == kNobody) continue;
@@ -87,9 +85,7 @@ void Scheduler::Impl::follow(Impl& before) {
   for (unsigned e = 0; e < before.nodes.size(); ++e) {
     Node& old = *before.nodes[e];
     if (!has_heir[e]) gone.add(counted[e]);
-    const Node::Left left = old.take_left();
-    stats.packets_in += left.packets;
-    stats.bytes_in += left.bytes;
+    const Node::Left left = old.take_left(account);
     gone.drops[static_cast<size_t>(DropReason::kGraphChanged)] += left.packets;
     if (old.sent_.packets != 0)
       retired.push_back({old.element_.name, old.element_.port().path, old.sent_.packets, old.sent_.bytes});

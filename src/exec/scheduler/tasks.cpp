@@ -147,7 +147,7 @@ Polled Scheduler::Impl::turn() {
     settle();
     ended = true;
   }
-  if (options.progress) options.progress(stats.packets_in);
+  if (options.progress) options.progress(account.stats.packets_in);
   return polled;
 }
 

@@ -30,7 +30,8 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
                       LivePorts* ports, Impl* before)
     : router(r), plan(pl), options(o), owner(s), ledger(hits), live_ports(ports), pool(p), sleep(o.poll) {
   const size_t n = router.elements.size();
-  stats.elements.resize(n);
+  account.stats.elements.resize(n);
+  if (options.count_dscp) account.stats.count_dscp();
   clock = flow_clock(router, options.simulated || options.clock_ns != nullptr);
   past = before == nullptr ? options.files : files_besides(before->past, before->router, router);
   if (before != nullptr) {

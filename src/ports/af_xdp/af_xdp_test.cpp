@@ -31,12 +31,11 @@
 namespace sluice {
 namespace {
 
+using testing::kPatience;
 using testing::NetNamespace;
 using testing::Wire;
 using Bytes = Wire::Bytes;
 using ::testing::HasSubstr;
-
-constexpr auto kPatience = std::chrono::seconds(10);
 
 Bytes numbered(uint32_t number, size_t bytes = 100) {
   Bytes frame(bytes, static_cast<uint8_t>(number));

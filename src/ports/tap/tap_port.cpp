@@ -22,13 +22,13 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kDevice = "/dev/net/tun";
+constexpr const char* kTapDevice = "/dev/net/tun";
 
 // Opens one queue. `many`: as one of several.
-Result<FileDescriptor> open_queue(const std::string& name, bool many) {
-  FileDescriptor fd(open(kDevice, O_RDWR | O_NONBLOCK | O_CLOEXEC));
+Result<FileDescriptor> open_tap_queue(const std::string& name, bool many) {
+  FileDescriptor fd(open(kTapDevice, O_RDWR | O_NONBLOCK | O_CLOEXEC));
   if (!fd) {
-    Error error = capability_error(kDevice, errno, "CAP_NET_ADMIN");
+    Error error = capability_error(kTapDevice, errno, "CAP_NET_ADMIN");
     if (errno == ENOENT || errno == ENODEV) {
       error.hint = "sudo modprobe tun; in a container: --device /dev/net/tun";
     }
@@ -165,10 +165,10 @@ Result<std::unique_ptr<Port>> open_tap_port(const PortOptions& options, const st
   const bool was_there = if_nametoindex(options.name.c_str()) != 0;
   std::vector<FileDescriptor> queues;
   for (unsigned i = 0; i < options.queues; ++i) {
-    auto queue = open_queue(options.name, options.queues > 1);
+    auto queue = open_tap_queue(options.name, options.queues > 1);
     // An interface that was made for several queues takes no other kind, not even one queue.
     if (!queue && was_there && options.queues == 1) {
-      if (auto again = open_queue(options.name, true); again) queue = std::move(again);
+      if (auto again = open_tap_queue(options.name, true); again) queue = std::move(again);
     }
     if (!queue) return std::move(queue).error();
     queues.push_back(std::move(*queue));

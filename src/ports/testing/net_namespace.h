@@ -37,7 +37,7 @@
 namespace sluice::testing {
 
 // For what comes soon where it comes at all.
-inline constexpr std::chrono::seconds kPatience{10};
+inline constexpr std::chrono::seconds kPatience{60};
 
 // A descriptor that is closed with its owner.
 class TestFd {
