@@ -1018,7 +1018,7 @@ void add_bench(Command root) {
 
   auto c = std::make_shared<Options>();
   Command classify = add_subcommand(
-      *bench, "classify", "Subcommands", "Lookups in an access list, by packets drawn from its rules",
+      *bench, "classify", "Subcommands", "Measures lookups in an access list, by packets drawn from its rules",
       "sluice bench classify --rules acl.rules --algorithm tuple_merge,tuple_space\nsluice bench classify --shape "
       "acl,fw,ipc --count 1000,10000,100000 -o json",
       [c] {
@@ -1050,7 +1050,7 @@ void add_bench(Command root) {
 
   auto r = std::make_shared<Options>();
   Command route = add_subcommand(
-      *bench, "route", "Subcommands", "Lookups in route tables: uniform, prefix-weighted and Zipf addresses",
+      *bench, "route", "Subcommands", "Measures lookups in route tables: uniform, prefix-weighted and Zipf addresses",
       "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json\n"
       "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24\n"
       "sluice bench route --ipv6 0 --count 10,1000,100000 --algorithm trie,dir24",
@@ -1093,7 +1093,8 @@ void add_bench(Command root) {
 
   auto p = std::make_shared<Options>();
   Command pipeline = add_subcommand(
-      *bench, "pipeline", "Subcommands", "The standard graph on packets in memory, with and without access list",
+      *bench, "pipeline", "Subcommands",
+      "Measures the standard graph on packets in memory, with and without access list",
       "sluice bench pipeline\nsluice bench pipeline --acl acl.rules --routes rib4.txt,rib6.txt --workers 2 -o json",
       [p] {
         p->standing = {.lists = p->algorithm.empty(), .routes = p->route_algorithm.empty()};

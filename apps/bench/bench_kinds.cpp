@@ -236,8 +236,8 @@ void add_bench_kinds(Command bench) {
   o->ipv6 = 20'000;
   Command sub = add_subcommand(
       bench, "kinds", "Subcommands",
-      "The standard graph on IPv4, IPv6, VLAN, QinQ, fragments, options, IMIX and a mix of all, in turns: the rate of "
-      "each, and its ratio to that of plain IPv4",
+      "Measures the standard graph by kind of packet: IPv4, IPv6, VLAN, QinQ, fragments, options, IMIX and a mix of "
+      "all, in turns, and the ratio of each rate to that of plain IPv4",
       "sluice bench kinds\nsluice bench kinds --ipv4 900000 --ipv6 160000 --workers 2 -o json", [o] {
         o->standing = {.lists = true, .routes = true};
         return bench_kinds(*o);

@@ -422,8 +422,8 @@ void add_bench_live(Command bench) {
   o->repetitions = 5;
   Command sub = add_subcommand(
       bench, "live", "Subcommands",
-      "The highest rate without loss (RFC 2544) of sluice run between veth pairs of two network namespaces of its own, "
-      "beside the kernel's forwarding\nand a cable without a device. Needs root.",
+      "Finds the highest rate without loss (RFC 2544) of live ports: sluice run between veth pairs of two network "
+      "namespaces of its own, beside the kernel's forwarding and a cable without a device. Needs root.",
       "sudo sluice-bench live\nsudo sluice-bench live --ways af_xdp --sizes 64,imix --loss 0.5 --latency",
       [o] { return bench_live(*o); });
   sub->add_option(

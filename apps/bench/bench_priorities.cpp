@@ -342,18 +342,18 @@ class PriorityBench {
 void add_bench_priorities(Command bench) {
   auto o = std::make_shared<PriorityBenchOptions>();
   o->repetitions = 3;
-  Command sub =
-      add_subcommand(bench, "priorities", "Subcommands",
-                     "Three classes of packets on the same workers: rate by class mix, workers and chunk size; latency "
-                     "by chunk size and by the time to fill one; the highest class's latency at twice the load that "
-                     "the workers can process",
-                     "sluice bench priorities\nsluice bench priorities --workers 8,1,2,4,12 --part mix,workers\n"
-                     "sluice bench priorities --part mix --dscp ef=100 --dscp ef=5,af41=15,default=80\n"
-                     "sluice bench priorities --part overload --workers 4 --seconds 5 -o json",
-                     [o] {
-                       o->standing.lists = o->algorithm.empty();
-                       return PriorityBench(*o).measure();
-                     });
+  Command sub = add_subcommand(
+      bench, "priorities", "Subcommands",
+      "Measures three classes of packets on the same workers: rate by class mix, workers and chunk size; latency "
+      "by chunk size and by the time to fill one; the highest class's latency at twice the load that "
+      "the workers can process",
+      "sluice bench priorities\nsluice bench priorities --workers 8,1,2,4,12 --part mix,workers\n"
+      "sluice bench priorities --part mix --dscp ef=100 --dscp ef=5,af41=15,default=80\n"
+      "sluice bench priorities --part overload --workers 4 --seconds 5 -o json",
+      [o] {
+        o->standing.lists = o->algorithm.empty();
+        return PriorityBench(*o).measure();
+      });
   sub->add_option("--part", o->parts, "mix, workers, chunks, timeouts, overload")
       ->delimiter(',')
       ->check(OneOf{{"mix", "workers", "chunks", "timeouts", "overload"}})

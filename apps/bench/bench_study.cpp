@@ -42,10 +42,12 @@ std::string figure(const Json& value) {
 
 void print_rows(const Json& rows) {
   TextTable table({"case", "median", "min", "max", "n", "unit", "checked", "published"});
+  std::vector<std::string> reasons;
   for (const Json& row : rows) {
     const std::string name = row["case"];
     if (row["value"].is_null()) {
-      table.add({name, "-", "-", "-", "-", row["reason"].get<std::string>(), "-", "-"});
+      table.add({name, "-", "-", "-", "-", "-", "-", "-"});
+      reasons.push_back(fmt::format("{}: {}\n", name, row["reason"].get<std::string>()));
       continue;
     }
     table.add({name, figure(row["value"]), figure(row["min"]), figure(row["max"]),
@@ -54,6 +56,7 @@ void print_rows(const Json& rows) {
                row["published"].is_null() ? "" : figure(row["published"]["value"])});
   }
   print_out(table.str());
+  if (!reasons.empty()) print_out(fmt::format("\nnot measured:\n{}", fmt::join(reasons, "")));
 }
 
 Exit bench_study(StudyOptions o) {
@@ -95,15 +98,15 @@ void add_bench_study(Command bench) {
   for (const Study* study : studies()) names.push_back(study->name);
   Command sub = add_subcommand(
       bench, "study", "Subcommands",
-      "The measurements of a published study, checked, each beside the figure that was published for the same "
-      "parameters. What this machine lacks a device for has a row that says so",
+      "Measures the tables of a published study: each row is checked, and stands beside the figure that was published "
+      "for the same parameters. A row whose device is not here gives the reason.",
       "sluice bench study spark --quick\nsluice bench study ferraris --table 101-routes,layouts\nsluice bench study "
       "louvain --list",
       [o] { return bench_study(*o); });
-  sub->add_option("NAME", o->name, fmt::format("One of: {}", fmt::join(names, ", ")))
+  sub->add_option("study", o->name, fmt::format("One of: {}", fmt::join(names, ", ")))
       ->required()
       ->check(OneOf{names})
-      ->type_name("NAME");
+      ->type_name("STUDY");
   sub->add_option("--table", o->tables, "Of its tables these alone, comma-separated; --list names them")
       ->delimiter(',')
       ->type_name("NAME,...");

@@ -305,11 +305,11 @@ void add_bench_compare(Command bench) {
   auto o = std::make_shared<CompareOptions>();
   Command sub = add_subcommand(
       bench, "compare", "Subcommands",
-      "Two reports of `bench suite`, row by row: how many times as fast B is as A. A regression is slower by more than "
+      "Compares two reports of `bench suite`, row by row: how many times as fast B is as A. A regression is slower by "
+      "more than "
       "the threshold beyond the slowest of the machine's own measurements about that case, told from chance over the "
-      "passes at 5 % for all rows together (Holm). What is slower only as the machine is, and what cannot be told "
-      "apart, "
-      "is none. Ends with 5 where there is a regression",
+      "passes at 5 % for all rows together (Holm). A row that is slower by as much as the machine, or that cannot be "
+      "told apart, is no regression. Ends with 5 where there is a regression",
       "sluice bench compare before after\nsluice bench compare before/report.json after/report.json --threshold 0.1",
       [o] { return bench_compare(*o); });
   sub->add_option("A", o->a, "Report, or its folder: before")->required()->type_name("A");

@@ -47,6 +47,7 @@ class Counting {
 // Calls of(i) for the keys [0, n), at most 32, and writes the numbers of the first rules that match, which it counts.
 template <typename Of>
 inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, uint32_t* rules) {
+  if (n == 0) return;
   std::array<const FlowKey*, kAclBurst> keys;
 #pragma GCC unroll 8
   for (size_t i = 0; i < n; ++i) keys[i] = of(i);

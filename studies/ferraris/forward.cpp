@@ -339,7 +339,8 @@ void add_bench_forward(Command bench) {
   o->algorithm = Dir24::kName;
   Command sub = add_subcommand(
       bench, "forward", "Subcommands",
-      "IPv4 forwarding of a batch of headers from one array to another: TTL, checksum, next hop; by packets, routes, "
+      "Measures IPv4 forwarding of a batch of headers from one array to another: TTL, checksum, next hop; by packets, "
+      "routes, "
       "lookup, workers, layout, payload and memory",
       "sluice bench forward --algorithm linear,bloom,dir24,sail\nsluice bench forward --routes rib4.txt --packets "
       "1000000 --workers 1,2 --layout headers,fields -o json\nsluice bench forward --packets 100000 --payload "

@@ -528,8 +528,8 @@ void add_bench_functions(Command bench) {
   o->sizes = {64, 128, 256, 512, 1024};
   Command sub = add_subcommand(
       bench, "functions", "Subcommands",
-      "EtherMirror, IPLookup, SetCRC32, and a chain of six elements as one segment and as six, on packets in memory: "
-      "rate,\nhighest rate without loss with its latency, and what full buffers do",
+      "Measures four functions on packets in memory: EtherMirror, IPLookup, SetCRC32, and a chain of six elements as "
+      "one segment and as six; rate, highest rate without loss with its latency, and the effect of full buffers",
       "sluice bench functions\nsluice bench functions --function crc --sizes 64,1024,9000 --device cuda --resident\n"
       "sluice bench functions --device cuda --ways "
       "cpu,launch/commlist/full,launch/commpool/full,persistent/staged/full\n"

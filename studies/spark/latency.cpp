@@ -306,8 +306,8 @@ void add_bench_latency(Command bench) {
   o->device.mode = "persistent";
   Command sub = add_subcommand(
       bench, "latency", "Subcommands",
-      "The time of a batch of packets by rules and masks: on one core, or to a device and back, from "
-      "the first record written to the\nlast result read.",
+      "Measures the time of a batch of packets by rules and masks: on one core, or to a device and back, from the "
+      "first record written to the last result read.",
       "sluice bench latency --device cpu\nsluice bench latency --device cuda --rules 1,2,4 --masks 1,21\n"
       "sluice bench latency --device cuda --mode launch --frames 32,256,4096 --algorithm tuple_space",
       [o] { return bench_latency(*o); });

@@ -450,13 +450,13 @@ Exit bench_port(PortBenchOptions o) {
 void add_bench_port(Command bench) {
   auto o = std::make_shared<PortBenchOptions>();
   o->ipv4 = 4000;
-  Command sub =
-      add_subcommand(bench, "port", "Subcommands",
-                     "The whole path to an output port: three classes by DSCP, routes, TTL, checksum, MAC addresses, "
-                     "policers, shapers. On a\nCUDA device with frames in its memory (resident) and fed from the host, "
-                     "with every departure checked. Also the cost\nof a shaper that delays no packet.",
-                     "sluice bench port\nsluice bench port --device cuda --sizes 64,512 --mix 90,5,5 --repetitions 9",
-                     [o] { return bench_port(*o); });
+  Command sub = add_subcommand(
+      bench, "port", "Subcommands",
+      "Measures the whole path to an output port: three classes by DSCP, routes, TTL, checksum, MAC addresses, "
+      "policers, shapers. On a CUDA device with frames in its memory (resident) and fed from the host, "
+      "with every departure checked. Also the cost of a shaper that delays no packet.",
+      "sluice bench port\nsluice bench port --device cuda --sizes 64,512 --mix 90,5,5 --repetitions 9",
+      [o] { return bench_port(*o); });
   add_device_options(*sub, o->device, true);
   sub->add_option("--sizes", o->sizes, "Frame sizes without FCS")
       ->delimiter(',')

@@ -174,8 +174,9 @@ void add_bench_shaper(Command bench) {
   auto o = std::make_shared<ShaperOptions>();
   Command sub = add_subcommand(
       bench, "shaper", "Subcommands",
-      "The error of a class's rate at every decade from 10 kbit/s to 100 Gbit/s in simulated time, and at some in real "
-      "time;\nand the rate of the standard graph with classes that only count, relative to that without",
+      "Measures the error of the rates of classes of service: every decade from 10 kbit/s to 100 Gbit/s in "
+      "simulated time, some in real time; and the rate of the standard graph with classes that only count, relative "
+      "to the graph without.",
       "sluice bench shaper\nsluice bench shaper --seconds 2 --real-seconds 0 --packets 100000 -o json", [o] {
         o->standing.routes = true;
         return bench_shaper(*o);
