@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Copies a skeleton under a new name: ./dev new element|lpm|acl|port NAME.
+"""Copies a skeleton under a new name: ./dev new element|flow|tunnel|table|lpm|acl|port NAME.
 
-The skeleton is a folder `example` that the build compiles and tests like any other; of a method of live ports it is `tap`,
-the shortest one. Inside the copy, in contents and in file names, example becomes NAME, Example becomes CamelCase(NAME) and
-EXAMPLE becomes UPPER_CASE(NAME). The copy is then added to the lists that the build and the tests go by; each line that
+The skeleton is a folder `example` (of a flow `example_flow`, and so on) that the build compiles and tests like any other; of
+a method of live ports it is `tap`, the shortest one. Inside the copy, in contents and in file names, example becomes NAME,
+Example becomes CamelCase(NAME) and EXAMPLE becomes UPPER_CASE(NAME). The copy is then added to the lists that the build and the tests go by; each line that
 changed is shown.
 """
 import argparse
@@ -14,46 +14,56 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SKELETONS = {"element": "src/elements/example", "lpm": "src/tables/lpm/example", "acl": "src/tables/acl/example",
+SKELETONS = {"element": "src/elements/example", "flow": "src/elements/example_flow", "tunnel": "src/elements/example_tunnel",
+             "table": "src/elements/example_table", "lpm": "src/tables/lpm/example", "acl": "src/tables/acl/example",
              "port": "src/ports/tap"}
 # A member of that name (`c.example`) is not the skeleton's name, nor is the kernel's word for an interface.
-WORD = re.compile(r"EXAMPLE|Example|(?<!\.)example")
 TAP = re.compile(r"(?<![A-Z])Tap(?=[A-Z,])|(?<![a-z])(?<!mode )tap(?![a-z])")
 # The longest name: of an algorithm in an image, and of an interface that a test makes.
 LONGEST = {"lpm": (8, "the 8 bytes that an image has for the name of an algorithm"),
            "acl": (8, "the 8 bytes that an image has for the name of an algorithm"),
            "port": (14, "the 15 bytes of an interface's name, with a digit, that a test makes")}
+STAGE = [
+    ("src/elements/stages.h", '#include "elements/example/stage.h"\n|', '#include "elements/{name}/stage.h"\n'),
+    ("src/elements/stages.h", "each on a line of its own.\n|", "             {Name}Stage,  //\n"),
+]
+ELEMENT = ("src/elements/elements.inc", "\nSLUICE_ELEMENT(get_ip_address)\n|", "SLUICE_ELEMENT({name})\n")
 # Where a copy is listed: a file, what stands there (the place is at `|`), and what is put there for the copy.
 LISTS = {
-    "element": [
-        ("src/elements/stages.h", '#include "elements/example/stage.h"\n|', '#include "elements/example/stage.h"\n'),
-        ("src/elements/stages.h", "|>;\n\nnamespace detail", ", ExampleStage"),
-        ("src/elements/elements.inc", "\nSLUICE_ELEMENT(get_ip_address)\n|", "SLUICE_ELEMENT(example)\n"),
-    ],
+    "element": [*STAGE, ELEMENT],
+    "flow": [ELEMENT],
+    "tunnel": [*STAGE, ELEMENT],
+    "table": [*STAGE, ELEMENT],
     "lpm": [
         ("src/tables/lpm/algorithms.h", '#include "tables/lpm/example/example.h"\n|',
-         '#include "tables/lpm/example/example.h"\n'),
-        ("src/tables/lpm/algorithms.h", ", ExampleLpm|", ", ExampleLpm"),
+         '#include "tables/lpm/{name}/{name}.h"\n'),
+        ("src/tables/lpm/algorithms.h", ", ExampleLpm|", ", {Name}Lpm"),
     ],
     "acl": [
         ("src/tables/acl/algorithms.h", '#include "tables/acl/example/example.h"\n|',
-         '#include "tables/acl/example/example.h"\n'),
-        ("src/tables/acl/algorithms.h", ", ExampleAcl|", ", ExampleAcl"),
+         '#include "tables/acl/{name}/{name}.h"\n'),
+        ("src/tables/acl/algorithms.h", ", ExampleAcl|", ", {Name}Acl"),
     ],
     "port": [
-        ("src/ports/methods.inc", "open_tap_port, examine_tap, false)\n|", 'SLUICE_PORT_METHOD(kTap, "tap", open_tap_port, examine_tap, false)\n'),
-        ("src/ports/live_port_test.cpp", 'makes("tap", PortMethod::kTap, "tap7"),\n|', '    makes("tap", PortMethod::kTap, "tap7"),\n'),
-        ("src/elements/device/element.cpp", '"af_packet", "tap"|', ', "tap"'),
+        ("src/ports/methods.inc", "open_tap_port, examine_tap, false)\n|", 'SLUICE_PORT_METHOD(k{Name}, "{name}", open_{name}_port, examine_{name}, false)\n'),
+        ("src/ports/live_port_test.cpp", 'makes("tap", PortMethod::kTap, "tap7"),\n|', '    makes("{name}", PortMethod::k{Name}, "{name}7"),\n'),
+        ("src/elements/device/element.cpp", '"af_packet", "tap"|', ', "{name}"'),
     ],
 }
 
 
+def camel_case(name):
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
 def rename(text, name, kind):
-    camel = "".join(part.capitalize() for part in name.split("_"))
+    camel = camel_case(name)
     if kind == "port":
         return TAP.sub(lambda match: name if match.group() == "tap" else camel, text)
-    forms = {"example": name, "Example": camel, "EXAMPLE": name.upper()}
-    return WORD.sub(lambda match: forms[match.group()], text)
+    source = pathlib.Path(SKELETONS[kind]).name
+    forms = {source: name, camel_case(source): camel, source.upper(): name.upper()}
+    word = re.compile(rf"{source.upper()}|{camel_case(source)}|(?<!\.){source}")
+    return word.sub(lambda match: forms[match.group()], text)
 
 
 def lists_with(root, kind, name):
@@ -65,7 +75,7 @@ def lists_with(root, kind, name):
         if text.count(before + after) != 1:
             raise ValueError(f"{file}: '{(before + after).strip()}' stands there {text.count(before + after)} times, not once")
         at = text.index(before + after) + len(before)
-        added = rename(put, name, kind)
+        added = put.format(name=name, Name=camel_case(name))
         texts[file] = text[:at] + added + text[at:]
         shown.append(f"{file}:{text.count(chr(10), 0, at) + 1}: {added.strip(' ,' + chr(10))}")
     return texts, shown
@@ -114,7 +124,7 @@ def main():
     for line in shown:
         print(f"added {line}")
     formatter = shutil.which("clang-format-14") or shutil.which("clang-format")
-    changed = [name for name in written + sorted({file for file, _, _ in LISTS[arguments.kind]}) if not name.endswith(".md")]
+    changed = [name for name in written + sorted({file for file, _, _ in LISTS[arguments.kind]}) if name.endswith((".h", ".cpp"))]
     if formatter:
         subprocess.run([formatter, "-i", *changed], cwd=ROOT, check=True)
     else:

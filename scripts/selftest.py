@@ -639,6 +639,11 @@ class New(unittest.TestCase):
                 "template <typename... A> constexpr bool has(sluice::AclAlgorithmList<A...>) "
                 "{ return (std::is_same_v<A, sluice::TwoTreeAcl> || ...); }\n"
                 "static_assert(has(sluice::AllAcl{}) && !has(sluice::AclAlgorithms{}));"],
+        "flow": ["elements/two_flow/element.cpp", "elements/two_flow/two_flow_test.cpp", "elements/register_all.cpp"],
+        "tunnel": ["elements/two_ends/element.cpp", "elements/two_ends/two_ends_test.cpp", "elements/stages.h",
+                   "static_assert(sluice::PlainStages::contains<sluice::TwoEndsStage>());"],
+        "table": ["elements/two_table/element.cpp", "elements/two_table/two_table_test.cpp", "elements/stages.h",
+                  "static_assert(sluice::PlainStages::contains<sluice::TwoTableStage>());"],
         "port": ["ports/tap/tap_port.cpp", "ports/two_tree/two_tree_port.cpp", "ports/port.cpp", "ports/live_port_test.cpp", "elements/device/element.cpp",
                  "static_assert(sluice::PortMethod::kTwoTree != sluice::PortMethod::kTap);"],
     }
@@ -658,13 +663,13 @@ class New(unittest.TestCase):
 
     def test_copies_compile_and_join_the_tests(self):
         for kind, parts in self.COMPILED.items():
-            name = "two_level" if kind == "element" else "two_tree"
+            name = {"element": "two_level", "flow": "two_flow", "tunnel": "two_ends", "table": "two_table"}.get(kind, "two_tree")
             made = self.new(kind, name)
             self.assertEqual((made.returncode, made.stderr), (0, ""))
             self.assertIn("added src/", made.stdout)
             self.assertLessEqual(made.stdout.count("added src/"), 3)
             for path in (self.root / new_from_example.SKELETONS[kind]).parent.glob(f"{name}/*"):
-                self.assertNotRegex(path.read_text(), r"Example|(?<!\.)example")
+                self.assertNotRegex(path.read_text(), r"Example|(?<!\.)example(?!s)")
                 self.assertIn(str(path.relative_to(self.root)), made.stdout)
         for kind, parts in self.COMPILED.items():
             unit = self.root / f"{kind}.cpp"

@@ -20,9 +20,11 @@ namespace {
 struct CheckOptions {
   std::vector<std::string> words, maps;
   std::string rules, format = "auto", routes, adjacencies, policy, qos;
+  ListFiles lists;
   bool shadowed = false;
   bool names_nothing() const {
-    return words.empty() && rules.empty() && routes.empty() && adjacencies.empty() && qos.empty();
+    return words.empty() && rules.empty() && routes.empty() && adjacencies.empty() && qos.empty() &&
+           std::ranges::all_of(lists, [](const auto& one) { return one.second.empty(); });
   }
 };
 
@@ -96,6 +98,7 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
   std::vector<std::string> adjacency_files = split_commas(o.adjacencies);
   NamedInputs named = {{"--rules", o.rules}};
   for (const std::string& one : adjacency_files) named.emplace_back("--adjacencies", one);
+  for (const auto& [kind, list] : o.lists) named.emplace_back("--" + kind->option, list);
   add_route_inputs(named, "--routes", route_files);
   NamedInputs all = named;
   all.emplace_back("the configuration", file);
@@ -156,6 +159,15 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
       (void)need(parse_next_hops(lines, fmt::format("{}", fmt::join(names, "+"))));
       text += fmt::format("{}: no errors\n", o.adjacencies);
     });
+  for (const auto& [kind, list] : o.lists) {
+    if (list.empty() || closed.contains(list)) continue;
+    wrong.look([&] {
+      InputFile input = need(inputs.take(list), Exit::kIo);
+      const size_t entries = need(read_list(*kind, input)).size();
+      json[kind->option] = entries;
+      text += fmt::format("{}: {}, no errors\n", list, counted(entries, kind->entry));
+    });
+  }
   if (!o.qos.empty())
     wrong.look([&] {
       InputFile input = need(InputFile::open(o.qos), Exit::kIo);
@@ -220,6 +232,7 @@ void add_check(Command root) {
       ->check(OneOf{{"deny", "permit"}})
       ->type_name("ACTION");
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
+  add_list_options(*sub, o->lists);
 }
 
 }  // namespace sluice::app

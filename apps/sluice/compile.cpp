@@ -18,10 +18,26 @@ namespace {
 
 struct CompileOptions {
   std::string acl, routes, adjacencies, out, algorithm, format = "auto";
+  ListFiles lists;
 };
 
+// The one list that is to be compiled, and its file; nullptr: none.
+std::pair<const TableKind*, std::string> list_of(const CompileOptions& o) {
+  std::pair<const TableKind*, std::string> found{};
+  for (const auto& [kind, file] : o.lists) {
+    if (file.empty()) continue;
+    if (found.first != nullptr || !o.acl.empty() || !o.routes.empty())
+      fail(Exit::kUsage, fmt::format("--{} cannot be given with another table", kind->option),
+           "one image holds one table: run the command twice");
+    if (!o.algorithm.empty()) fail(Exit::kUsage, fmt::format("--algorithm does not apply to --{}", kind->option));
+    found = {kind, file};
+  }
+  return found;
+}
+
 Exit compile(const CompileOptions& o) {
-  if (o.acl.empty() && o.routes.empty()) fail(Exit::kUsage, "--acl or --routes is missing");
+  const auto [list, list_file] = list_of(o);
+  if (o.acl.empty() && o.routes.empty() && list == nullptr) fail(Exit::kUsage, "--acl or --routes is missing");
   if (!o.acl.empty() && !o.routes.empty())
     fail(Exit::kUsage, "--acl and --routes cannot be given together",
          "one image holds one table: run the command twice");
@@ -33,6 +49,7 @@ Exit compile(const CompileOptions& o) {
   files.input("--acl", o.acl);
   for (const std::string& file : split_route_files(o.routes)) files.input("--routes", path_of_route_file(file));
   files.input("--adjacencies", o.adjacencies);
+  if (list != nullptr) files.input("--" + list->option, list_file);
   files.output("--out", o.out);
   check_files(files);
   Json json;
@@ -42,6 +59,7 @@ Exit compile(const CompileOptions& o) {
   std::shared_ptr<const Image> image;
   const std::vector<std::string> route_files = split_route_files(o.routes);
   NamedInputs named = {{"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
+  if (list != nullptr) named.emplace_back("--" + list->option, list_file);
   add_route_inputs(named, "--routes", route_files);
   InputSet inputs = open_inputs(named);
   for (const auto& [option, path] : named) {
@@ -50,7 +68,18 @@ Exit compile(const CompileOptions& o) {
       fail(Exit::kBadInput, fmt::format("{}: this is a compiled image already", file->name()),
            "give the file it was compiled from");
   }
-  if (!o.acl.empty()) {
+  if (list != nullptr) {
+    const Stopwatch parse;
+    InputFile file = need(inputs.take(list_file), Exit::kIo);
+    const std::vector<std::string> lines = need(read_list(*list, file));
+    parse_seconds = parse.seconds();
+    const Stopwatch build;
+    image = std::make_shared<const Image>(need(build_list(*list, lines)));
+    build_seconds = build.seconds();
+    what = list->name;
+    entries = lines.size();
+    entry = list->entry;
+  } else if (!o.acl.empty()) {
     check_acl_algorithm(o.algorithm);
     const LoadedAcl acl = load_acl(inputs, o.acl, o.format, o.algorithm);
     what = "acl";
@@ -233,6 +262,9 @@ std::string guess_kind(InputFile& file) {
                                      {ImageKind::kAdjacency, "adjacencies"}}) {
       if (is == static_cast<uint32_t>(kind)) return name;
     }
+    for (const TableKind* kind : table_kinds()) {
+      if (kind->is_list() && is == static_cast<uint32_t>(list_image_kind(*kind))) return kind->name;
+    }
     return "rules";  // damaged: its reader says how
   }
   const auto bytes = need(file.peek());
@@ -276,6 +308,15 @@ Exit tables(const TablesOptions& o) {
         all.push_back(describe_acl(load_acl(inputs, file, "auto", o.algorithm)));
       } else if (kind == "routes") {
         all.push_back(describe_routes(load_routes(inputs, {file}, o.algorithm), file));
+      } else if (const TableKind* const list = find_table_kind(kind); list != nullptr && list->is_list()) {
+        InputFile input = need(inputs.take(file), Exit::kIo);
+        const Image image = need(Image::read(input, list_image_kind(*list)));
+        all.push_back({{"file", file},
+                       {"kind", kind},
+                       {"format", "image"},
+                       {"valid", true},
+                       {"entries", need(open_list(*list, image)).size()},
+                       {"bytes", image.bytes().size()}});
       } else {
         InputFile input = need(inputs.take(file), Exit::kIo);
         const Image image = need(Image::read(input, ImageKind::kAdjacency));
@@ -341,6 +382,8 @@ Exit tables(const TablesOptions& o) {
                  t["algorithm4"].get<std::string>() + "," + t["algorithm6"].get<std::string>(), human_bytes(bytes),
                  t.contains("bytes_per_route") ? fmt::format("{:.0f}", t["bytes_per_route"].get<double>()) : "-", built,
                  notes});
+    } else if (t.contains("entries")) {
+      table.add({t["file"], t["kind"], number_text(t, "entries"), "-", human_bytes(bytes), "-", "-", "-"});
     } else {
       table.add({t["file"], "adjacencies", number_text(t, "next_hops"), "-", human_bytes(bytes), "-", "-",
                  fmt::format("{} adjacencies", number_text(t, "adjacencies"))});
@@ -368,6 +411,7 @@ void add_compile(Command root) {
       ->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")
       ->type_name("FILE");
+  add_list_options(*sub, o->lists);
   sub->add_option("--out", o->out, "Image file, created when complete")->required()->type_name("FILE");
   sub->add_option("--algorithm", o->algorithm,
                   "ACL algorithm, or A4[,A6] for routes (`sluice tables --algorithms` lists them)")

@@ -384,4 +384,12 @@ void in_parallel(unsigned workers, size_t n, const std::function<void(size_t, si
   }
 }
 
+void add_list_options(Command sub, ListFiles& files) {
+  for (const TableKind* kind : table_kinds()) {
+    if (!kind->is_list()) continue;
+    sub->add_option("--" + kind->option, files[kind], fmt::format("Lines of a {}, or an image", kind->words))
+        ->type_name("FILE");
+  }
+}
+
 }  // namespace sluice::app

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "base/input_file.h"
 #include "formats/route_files.h"
 #include "formats/route_text.h"
+#include "graph/table_kind.h"
 #include "net/flow_key.h"
 #include "tables/acl/algorithms.h"
 #include "tables/lpm/algorithms.h"
@@ -125,5 +127,9 @@ inline constexpr uint64_t kMaxTraceBytes = uint64_t{4} << 30;
 
 // Runs f(begin, end) over [0, n) on `workers` threads in contiguous shares.
 void in_parallel(unsigned workers, size_t n, const std::function<void(size_t begin, size_t end)>& f);
+
+// The file of each kind of tables that are lists of lines, and an option for each.
+using ListFiles = std::map<const TableKind*, std::string>;
+void add_list_options(Command sub, ListFiles& files);
 
 }  // namespace sluice::app

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -96,6 +97,25 @@ TEST_F(Commands, AreRowsAndNothingElse) {
   EXPECT_EQ(refused({{"v", 1}, {"command", "show nothing"}}), "'show nothing' is not a command");
   live_.control->graph.load = nullptr;
   EXPECT_EQ(refused({{"v", 1}, {"command", "graph show"}}), "'graph show' is not a command");
+}
+
+// A command that changes something and is not in this list would run beside another change.
+TEST_F(Commands, ThatChangeSomethingAreThese) {
+  std::set<std::string> changing, patching;
+  for (const CommandRow& row : command_rows()) {
+    EXPECT_EQ(Control::may_change({{"command", row.name}}), row.changes) << row.name;
+    // Those of lists are the same for every kind (list_kinds_test.cpp).
+    const bool of_list = std::ranges::any_of(table_kinds(), [&](const TableKind* kind) {
+      return kind->is_list() && row.name.starts_with(kind->option + " ");
+    });
+    if (of_list) continue;
+    if (row.changes) changing.insert(row.name);
+    if (row.patches) patching.insert(row.name);
+  }
+  EXPECT_EQ(changing,
+            (std::set<std::string>{"acl change", "acl replace", "adjacencies change", "graph swap", "graph write",
+                                   "qos load", "qos set", "reload", "routes change", "routes replace", "save"}));
+  EXPECT_EQ(patching, (std::set<std::string>{"acl change", "adjacencies change", "routes change"}));
 }
 
 }  // namespace

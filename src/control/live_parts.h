@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "graph/element.h"
+#include "graph/table_kind.h"
 #include "tables/image.h"
 
 namespace sluice {
@@ -26,9 +27,7 @@ class Stopwatch {
 Result<void> known_table(const NamedImages& tables, const char* kind, const std::string& name);
 // As TableLoad::kind.
 inline const char* kind_of(TableDeclaration::Type type) {
-  return type == TableDeclaration::Type::kAcl      ? "acl"
-         : type == TableDeclaration::Type::kRoutes ? "routes"
-                                                   : "adjacency";
+  return table_kind(type).name.c_str();
 }
 // "1.5 MiB".
 std::string in_bytes(size_t bytes);

@@ -48,10 +48,7 @@ std::optional<TablesInUse::Unchanged> LiveTables::Reload::unchanged(const TableD
       live_.loads_, [&](const TableLoad& one) { return one.kind == key.first && one.name == key.second; });
   if (load == live_.loads_.end() || load->read.size() < d.files.size()) return std::nullopt;
   if (!std::ranges::all_of(load->read, &FileStamp::unchanged)) return std::nullopt;
-  const TableSet& set = live_.tables_;
-  const auto& tables = d.type == TableDeclaration::Type::kAcl      ? set.acls
-                       : d.type == TableDeclaration::Type::kRoutes ? set.routes
-                                                                   : set.adjacencies;
+  const auto& tables = static_cast<const TableSet&>(live_.tables_).of(d.type);
   const auto image = tables.find(d.name);
   if (image == tables.end()) return std::nullopt;
   kept_.insert(key);
@@ -122,6 +119,15 @@ std::optional<TablesInUse::Unchanged> LiveTables::Reload::same_adjacencies(const
   return Unchanged{image->second, live_.load_of("adjacency", d.name)};
 }
 
+std::shared_ptr<const Image> LiveTables::Reload::same_list(const TableDeclaration& d,
+                                                           const std::vector<std::string>& entries) {
+  const auto inside = live_.inside();
+  const auto model = live_.models_.lists.find({d.type, d.name});
+  if (model == live_.models_.lists.end() || model->second != entries) return nullptr;
+  kept_.insert({kind_of(d.type), d.name});
+  return live_.tables_.of(d.type).find(d.name)->second;
+}
+
 Rib LiveTables::Reload::best_routes(const std::string& table) {
   const auto inside = live_.inside();
   const auto found = live_.models_.routes.find(table);
@@ -162,7 +168,8 @@ Result<uint64_t> LiveTables::Reload::commit(GraphGeneration next) {
   // What takes memory comes first: behind the flip the change is made, and nothing may fail.
   Sources sources = sources_of(next.router);
   decltype(live_.changed_) changed;
-  std::map<std::string, std::set<std::string>, std::less<>> stay{{"acl", {}}, {"routes", {}}, {"adjacency", {}}};
+  std::map<std::string, std::set<std::string>, std::less<>> stay;
+  for (const TableKind* kind : table_kinds()) stay[kind->name];
   for (const TableLoad& load : next.loads) {
     const Key key(load.kind, load.name);
     changed.emplace(key, kept_.contains(key) ? live_.changed(load.kind, load.name) : 0);
@@ -192,6 +199,10 @@ Result<uint64_t> LiveTables::Reload::commit(GraphGeneration next) {
   live_.models_.acls.merge(next.models.acls);
   live_.models_.routes.merge(next.models.routes);
   live_.models_.adjacencies.merge(next.models.adjacencies);
+  std::erase_if(live_.models_.lists, [&](const auto& one) {
+    return !stay.find(kind_of(one.first.first))->second.contains(one.first.second);
+  });
+  live_.models_.lists.merge(next.models.lists);
   std::swap(live_.models_.reach, next.models.reach);
   for (auto& [table, patched] : patched_) {
     AclState& state = live_.acls_.find(table)->second;

@@ -42,6 +42,8 @@ class LiveTables::Reload final : public TablesInUse {
   Result<std::shared_ptr<const Image>> changed(const TableDeclaration& declaration, const RuleSet& rules) override;
   std::shared_ptr<const Image> same_routes(const TableDeclaration& declaration, const SourcedRib& routes) override;
   std::optional<Unchanged> same_adjacencies(const TableDeclaration& declaration, const std::string& text) override;
+  std::shared_ptr<const Image> same_list(const TableDeclaration& declaration,
+                                         const std::vector<std::string>& entries) override;
   Rib best_routes(const std::string& table) override;
 
   // Publishes what was read with this, and takes it over. The graph is that of the run. Returns the generation, which

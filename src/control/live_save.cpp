@@ -21,11 +21,9 @@
 namespace sluice {
 namespace {
 
-const char* name_of(const std::string& kind) {
-  return kind == "acl"      ? "access list"
-         : kind == "routes" ? "route table"
-         : kind == "qos"    ? "classes of service"
-                            : "adjacency table";
+std::string name_of(const std::string& kind) {
+  const TableKind* const table = find_table_kind(kind);
+  return table == nullptr ? "classes of service" : table->words;
 }
 
 // Whether a file that this process makes can have the owner and the group of the one that is there.
@@ -108,7 +106,11 @@ Result<std::string> LiveTables::text(const std::string& kind, const std::string&
     if (!hops) return std::move(hops).error();
     return adjacencies_text((*hops)->definitions());
   }
-  return Error(fmt::format("'{}' is not a kind of table", kind), "acl, routes or adjacency");
+  const TableKind* const known = find_table_kind(kind);
+  if (known == nullptr) return Error(fmt::format("'{}' is not a kind of table", kind), "acl, routes or adjacency");
+  auto entries = list(*known, table);
+  if (!entries) return std::move(entries).error();
+  return edit_list(*known, {}, **entries);
 }
 
 Result<std::string> LiveTables::edited(const Source& source) {
@@ -138,9 +140,15 @@ Result<std::string> LiveTables::edited(const Source& source) {
     if (looks_like_mrt(std::as_bytes(std::span(*text)))) return Error(fmt::format("{} is an MRT dump", path));
     return edit_routes(*text, *named, **rib);
   }
-  auto hops = next_hops(d.name);
-  if (!hops) return std::move(hops).error();
-  return edit_adjacencies(*text, path, (*hops)->definitions());
+  if (d.type == TableDeclaration::Type::kAdjacency) {
+    auto hops = next_hops(d.name);
+    if (!hops) return std::move(hops).error();
+    return edit_adjacencies(*text, path, (*hops)->definitions());
+  }
+  const TableKind& kind = table_kind(d.type);
+  auto entries = list(kind, d.name);
+  if (!entries) return std::move(entries).error();
+  return edit_list(kind, *text, **entries);
 }
 
 Result<std::vector<LiveTables::Saved>> LiveTables::save(const std::optional<AlsoSaved>& also) {

@@ -63,6 +63,7 @@ size_t LiveTables::bytes() const {
     const PatchedAdjacencies* patched = it == next_hops_.end() ? nullptr : it->second.images.get();
     return patched == nullptr ? 0 : (1 + patched->replicas().replicas()) * patched->replicas().size();
   });
+  for (const auto& [type, tables] : tables_.lists) add(tables, [](const std::string&) { return size_t{0}; });
   return sum;
 }
 
@@ -72,6 +73,7 @@ bool LiveTables::patches(const std::string& kind, const std::string& table) cons
     return it != acls_.end() && it->second.images != nullptr && it->second.images->bytes() != 0;
   }
   if (kind == "routes") return route_images_.contains(table);
+  if (kind != "adjacency") return false;
   const auto it = next_hops_.find(table);
   return it != next_hops_.end() && it->second.images != nullptr;
 }
@@ -104,12 +106,10 @@ uint64_t LiveTables::changed(const std::string& kind, const std::string& table) 
 Result<void> LiveTables::fits(const TableChange& change, size_t bytes) const {
   if (max_bytes_ == 0 || this->bytes() + bytes <= max_bytes_) return {};
   return Error(
-      fmt::format("{} '{}' with {} entries needs about {}, and {} with the current tables, more than the limit of {}",
-                  change.kind == "acl"      ? "the access list"
-                  : change.kind == "routes" ? "the route table"
-                                            : "the adjacency table",
-                  change.table, change.entries_after, in_bytes(bytes), in_bytes(this->bytes() + bytes),
-                  in_bytes(max_bytes_)),
+      fmt::format("the {} '{}' with {} entries needs about {}, and {} with the current tables, more than the limit of "
+                  "{}",
+                  find_table_kind(change.kind)->words, change.table, change.entries_after, in_bytes(bytes),
+                  in_bytes(this->bytes() + bytes), in_bytes(max_bytes_)),
       "the table stays as it is; give run a larger --max-memory");
 }
 

@@ -25,6 +25,7 @@
 #include "exec/walk/plan.h"
 #include "formats/rule_files.h"
 #include "graph/router.h"
+#include "graph/table_kind.h"
 #include "tables/adjacency/next_hops.h"
 #include "tables/lpm/rib_sources.h"
 
@@ -90,6 +91,14 @@ class LiveTables {
   // Errors: every line that is wrong; the table is a compiled image.
   Result<TableChange> change_adjacencies(const std::string& table, std::string_view text, const std::string& name,
                                          bool dry_run);
+
+  // Of a table that is a list of lines:
+  //   add ENTRY         at the end
+  //   delete ENTRY
+  // Errors: every line that is wrong; an entry to add is there, or one to delete is not; as of `change_acl`.
+  Result<TableChange> change_list(const TableKind& kind, const std::string& table, std::string_view text,
+                                  const std::string& name, bool dry_run);
+  Result<TableChange> replace_list(const TableKind& kind, const std::string& table, InputFile& file, bool dry_run);
 
   // The kernel knows other interfaces or neighbours: what next hops lead to by them is published, where it differs.
   // Errors: those of a change; the tables of the error and those behind it are as they were.
@@ -179,6 +188,10 @@ class LiveTables {
     std::unique_ptr<PatchedAdjacencies> images;
   };
   Result<LiveNextHops*> live_next_hops(const std::string& adjacencies);
+  // The entries of a list. Errors: there is none of that name.
+  Result<std::vector<std::string>*> list(const TableKind& kind, const std::string& table);
+  Result<TableChange> commit_list(const TableKind& kind, const std::string& table, std::vector<std::string> next,
+                                  double parse_seconds, bool dry_run);
   // Publishes `next` in place of what the next hops lead to. `change` has what is known by then.
   Result<void> commit_next_hops(LiveNextHops& live, NextHops next, const NextHops::Changes& changes,
                                 TableChange& change, bool dry_run);

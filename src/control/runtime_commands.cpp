@@ -86,8 +86,7 @@ Result<Json> whole_runtime(Control& c) {
 Result<Json> show_runtime(Control& c, Asked& asked) {
   auto whole = whole_runtime(c);
   if (!whole || !asked.flag("dscp")) return whole;
-  if (!whole->contains("dscp_bytes"))
-    return Error("bytes are not counted by DSCP", "start the run with --dscp");
+  if (!whole->contains("dscp_bytes")) return Error("bytes are not counted by DSCP", "start the run with --dscp");
   Json part = Json::object();
   for (const char* field : {"packets_in", "dscp_bytes", "cleared_seconds_ago"})
     if (whole->contains(field)) part[field] = (*whole)[field];
@@ -397,8 +396,9 @@ std::vector<CommandRow> runtime_commands() {
        .watched = true,
        .path = "drops"},
       {.name = "show ports",
-       .help = "Packets that each interface and output of a running process received and sent. lost: missed, too long and "
-               "invalid when received, full and failed when sent; -o json has each, by queue.",
+       .help =
+           "Packets that each interface and output of a running process received and sent. lost: missed, too long and "
+           "invalid when received, full and failed when sent; -o json has each, by queue.",
        .examples = "sluice show ports\nsluice show ports --interval 1",
        .run = show_ports,
        .text = ports_text,

@@ -58,7 +58,7 @@ Result<Json> show_text(Control& c, Asked& asked) {
   } else {
     const TableKind* const known = find_table_kind(kind);
     if (known == nullptr) return Error(fmt::format("'{}' is not a kind of table", kind), "acl, routes or adjacency");
-    auto table = only_table(c.tables->tables().of(known->type), known->words, asked.text("table"));
+    auto table = only_table(c.tables->tables().of(known->type), known->words.c_str(), asked.text("table"));
     if (!table) return std::move(table).error();
     name = std::move(*table);
     text = c.tables->text(kind, name);
@@ -189,6 +189,29 @@ Result<Json> replace_routes(Control& c, Asked& asked) {
   });
 }
 
+// Of a list of lines: the first word of its commands is its kind's option.
+const TableKind& kind_of_command(Asked& asked) {
+  const std::string& command = asked.text("command");
+  for (const TableKind* kind : table_kinds()) {
+    if (command.starts_with(kind->option + " ")) return *kind;
+  }
+  SLUICE_CHECK(false);
+}
+
+Result<Json> change_list(Control& c, Asked& asked) {
+  return changed(c, asked, [&](const std::string& table, bool dry_run) {
+    return c.tables->change_list(kind_of_command(asked), table, asked.text("changes"), asked.text("name"), dry_run);
+  });
+}
+
+Result<Json> replace_list(Control& c, Asked& asked) {
+  return changed(c, asked, [&](const std::string& table, bool dry_run) -> Result<TableChange> {
+    auto file = read_sent_file(asked.value("file"));
+    if (!file) return std::move(file).error();
+    return c.tables->replace_list(kind_of_command(asked), table, file->input, dry_run);
+  });
+}
+
 std::string change_text(const Json& r, Rates*) {
   const TableKind* const kind = find_table_kind(word_of(r, "kind"));
   const Json &entries = r.at("entries"), &bytes = r.at("bytes");
@@ -241,7 +264,10 @@ CommandRow spelled(std::string name, std::string help, std::string examples, Typ
 }
 CommandRow applied(std::string name, std::string lines) {
   std::string group = name.substr(0, name.find(' '));
-  const std::string table = group == "acl" ? "acl" : group == "routes" ? "fib" : "adj";
+  const std::string table = group == "acl"           ? "acl"
+                            : group == "routes"      ? "fib"
+                            : group == "adjacencies" ? "adj"
+                                                     : "list";
   return spelled(std::move(name), "Applies the changes of a file, all or none: lines " + std::move(lines),
                  fmt::format("sluice {} apply {} --changes today.txt", group, table), Type::kContents,
                  "changes,--changes", "FILE", "The changes, one per line ('-': stdin)");
@@ -336,6 +362,31 @@ std::vector<CommandRow> adjacencies_rows() {
   };
 }
 
+std::vector<CommandRow> list_rows(const TableKind& kind) {
+  using namespace fields;
+  const std::string& name = kind.option;
+  const std::string example = fmt::format("sluice {} add list {}", name, kind.examples[0]);
+  std::vector<CommandRow> rows = {
+      {.name = name,
+       .help = fmt::format("Changes a {} of a running process. A change takes effect as a whole or not at all; every "
+                           "packet meets the table before it or the table after it; no packet waits.",
+                           kind.words),
+       .examples = example},
+      spelled(name + " add", fmt::format("Adds a {}, at the end.", kind.entry), example, Type::kLine, "entry",
+              "ENTRY...", "The line to add"),
+      spelled(name + " delete", fmt::format("Deletes a {}.", kind.entry),
+              fmt::format("sluice {} delete list {}", name, kind.examples[0]), Type::kLine, "entry", "ENTRY...",
+              "The line to delete"),
+      replaced(name + " replace", "Replaces the whole table by the lines of a file.",
+               fmt::format("sluice {} replace list list.{}", name, name),
+               typed(Type::kFile, "file").as("file", "FILE", "Lines, or an image ('-': stdin)"), replace_list),
+      applied(name + " apply", "'add ENTRY' and 'delete ENTRY'."),
+      text_change(name + " change", change_list),
+  };
+  rows.back().patches = false;
+  return rows;
+}
+
 }  // namespace
 
 std::string generation_text(const Json& reload) {
@@ -390,6 +441,10 @@ std::vector<CommandRow> table_commands() {
   };
   for (const auto& kind : {acl_rows, routes_rows, adjacencies_rows}) {
     for (CommandRow& row : kind()) rows.push_back(std::move(row));
+  }
+  for (const TableKind* kind : table_kinds()) {
+    if (!kind->is_list()) continue;
+    for (CommandRow& row : list_rows(*kind)) rows.push_back(std::move(row));
   }
   return rows;
 }

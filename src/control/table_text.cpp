@@ -305,6 +305,24 @@ Result<std::string> edit_adjacencies(std::string_view text, const std::string& f
   return out;
 }
 
+Result<std::string> edit_list(const TableKind& kind, std::string_view text, const std::vector<std::string>& entries) {
+  std::set<std::string, std::less<>> missing(entries.begin(), entries.end());
+  std::string out;
+  for (const std::string_view line : lines_of(text)) {
+    const auto entry = parse_list(kind, line, kind.words);
+    if (!entry) return entry.error();
+    if (entry->empty() || missing.erase(entry->front()) != 0) add_line(out, line);
+  }
+  for (const std::string& entry : entries) {
+    if (missing.contains(entry)) add_line(out, entry);
+  }
+  const auto again = parse_list(kind, out, kind.words);
+  if (again.ok() && *again == entries) return out;
+  out.clear();
+  for (const std::string& entry : entries) add_line(out, entry);
+  return out;
+}
+
 namespace {
 
 std::string rate_text(uint64_t bps) {

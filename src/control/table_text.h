@@ -4,10 +4,12 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "control/rule_list.h"
 #include "formats/route_files.h"
+#include "graph/table_kind.h"
 #include "qos/qos_model.h"
 #include "tables/adjacency/next_hops.h"
 #include "tables/lpm/rib_sources.h"
@@ -28,6 +30,8 @@ Result<std::string> edit_rules(std::string_view text, const std::string& file, c
 Result<std::string> edit_routes(std::string_view text, const RouteFile& file, const SourcedRib& routes);
 Result<std::string> edit_adjacencies(std::string_view text, const std::string& file,
                                      const NextHopDefinitions& definitions);
+// Where the lines that stay stand in another order than `entries`, the text is written anew, without its comments.
+Result<std::string> edit_list(const TableKind& kind, std::string_view text, const std::vector<std::string>& entries);
 // `model` is that of the text but for the rates of its classes and of the ports, which are written where they stand.
 Result<std::string> edit_qos(std::string_view text, const std::string& file, const QosModel& model);
 

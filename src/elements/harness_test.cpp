@@ -10,8 +10,12 @@
 #include "elements/testing.h"
 
 namespace sluice {
-void register_example(Registry&);  // the skeleton is in no product
-}
+// The skeletons are in no product.
+void register_example(Registry&);
+void register_example_flow(Registry&);
+void register_example_table(Registry&);
+void register_example_tunnel(Registry&);
+}  // namespace sluice
 
 namespace sluice::testing {
 
@@ -20,6 +24,9 @@ const Registry& all_elements() {
     auto* made = new Registry;
     register_elements(*made);
     register_example(*made);
+    register_example_flow(*made);
+    register_example_table(*made);
+    register_example_tunnel(*made);
     return made;
   }();
   return *registry;

@@ -17,6 +17,8 @@
 #include "elements/dec_ttl/stage.h"
 #include "elements/ether/stage.h"
 #include "elements/example/stage.h"
+#include "elements/example_table/stage.h"
+#include "elements/example_tunnel/stage.h"
 #include "elements/get_ip_address/stage.h"
 #include "elements/ip_filter/stage.h"
 #include "elements/ip_input/stage.h"
@@ -34,8 +36,12 @@ namespace sluice {
 using PlainStages =
     TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
              EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
-             CheckCrc32Stage, PortSwitchStage, ExampleStage, PatternStage, TruncateStage, SetIpDscpStage,
-             ClassifyDscpStage, ClassifyMarkStage, GetIpAddressStage, BridgeStage>;
+             CheckCrc32Stage, PortSwitchStage, PatternStage, TruncateStage, SetIpDscpStage, ClassifyDscpStage,
+             ClassifyMarkStage, GetIpAddressStage, BridgeStage,
+             // The skeletons, and elements that were copied from them: each on a line of its own.
+             ExampleTableStage,   //
+             ExampleTunnelStage,  //
+             ExampleStage>;
 
 namespace detail {
 

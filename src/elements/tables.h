@@ -14,6 +14,7 @@
 #include "base/input_file.h"
 #include "base/result.h"
 #include "graph/router.h"
+#include "graph/table_kind.h"
 #include "graph/table_set.h"
 #include "tables/acl/rule_set.h"
 #include "tables/adjacency/neighbours.h"
@@ -35,10 +36,10 @@ struct TableOverrides {
 // How one table was made.
 struct TableLoad {
   std::string name;
-  std::string kind;       // "acl", "routes", "adjacency"
+  std::string kind;       // TableKind::name
   std::string algorithm;  // routes: "dir24+poptrie"; adjacency: empty
   std::string asked;      // acl: the algorithm that was asked for, such as "auto"; a compiled image: empty
-  size_t entries = 0;     // rules, routes, or next hops that lead somewhere
+  size_t entries = 0;     // rules, routes, next hops that lead somewhere, or lines
   size_t bytes = 0;       // of the image
   double parse_seconds = 0;
   double build_seconds = 0;        // 0 for a compiled image
@@ -63,7 +64,8 @@ struct TableModels {
   std::map<std::string, RuleSet, std::less<>> acls;  // not those of compiled images, which have their rules in them
   std::map<std::string, SourcedRib, std::less<>> routes;             // not those of compiled images
   std::map<std::string, TableDeclaration, std::less<>> adjacencies;  // with the files' text in place of the files
-  NeighbourReach reach;                                              // of adjacency tables that ask for neighbours
+  std::map<std::pair<TableType, std::string>, std::vector<std::string>> lists;  // their entries
+  NeighbourReach reach;  // of adjacency tables that ask for neighbours
 };
 // What is defined of the next hops of an adjacency table of these models. Errors: those of its text.
 Result<NextHopDefinitions> next_hop_definitions(const TableDeclaration& declaration, const NeighbourReach& reach);
@@ -86,6 +88,9 @@ class TablesInUse {
   virtual std::shared_ptr<const Image> same_routes(const TableDeclaration& declaration, const SourcedRib& routes) = 0;
   // The same of an adjacency table that this text makes, with how it was made.
   virtual std::optional<Unchanged> same_adjacencies(const TableDeclaration& declaration, const std::string& text) = 0;
+  // The image in use, where it is of these entries; nullptr: it has to be built. It is an unchanged table then.
+  virtual std::shared_ptr<const Image> same_list(const TableDeclaration& declaration,
+                                                 const std::vector<std::string>& entries) = 0;
   // Those of an unchanged table; none of a compiled image.
   virtual Rib best_routes(const std::string& table) = 0;
 };
@@ -109,6 +114,9 @@ Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declarat
                                                 TableLoad* load, std::vector<Diagnostic>* warnings,
                                                 TableModels* models = nullptr, Rib* rib = nullptr,
                                                 InputSet* inputs = nullptr, const NeighbourReach& reach = {});
+
+// The entries of a file of lines, or of an image. Errors: those of the file; as parse_list and open_list.
+Result<std::vector<std::string>> read_list(const TableKind& kind, InputFile& file);
 
 // What a declaration's file is opened by: its name without what else is said there.
 std::string path_of(const TableDeclaration& declaration, const std::string& file);

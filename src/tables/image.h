@@ -50,6 +50,8 @@ enum class SectionTag : uint32_t {
   kAdjacencies = 32,
   kAdjacencyGroups = 33,
   kAdjacencyBuckets = 34,
+  kListText = 48,    // of a table that is a list of lines: its entries
+  kListLookup = 49,  // what is built of them, in the layout of its kind
 };
 
 struct ImageSection {

@@ -280,7 +280,52 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
   return image;
 }
 
+Result<ImagePointer> load_list(const TableDeclaration& d, TableLoad& load, TableModels* models, InputSet* inputs,
+                               TablesInUse* in_use) {
+  Clock clock;
+  const TableKind& kind = table_kind(d.type);
+  auto opened = open_inputs(d, list_image_kind(kind), inputs, load);
+  if (!opened) return std::move(opened).error();
+  Result<ImagePointer> image = opened->compiled;
+  load.compiled = *image != nullptr;
+  std::string text = d.text, name = d.name;
+  for (InputFile& file : opened->files) {
+    if (load.compiled) break;
+    auto more = file.table();
+    if (!more) return std::move(more).error();
+    name = opened->files.size() == 1 ? file.name() : fmt::format("the files of {}", d.name);
+    text += *more;
+    if (!text.empty() && text.back() != '\n') text += '\n';
+  }
+  auto entries = load.compiled ? open_list(kind, **image) : parse_list(kind, text, name);
+  if (!entries) return std::move(entries).error();
+  load.entries = entries->size();
+  load.parse_seconds = clock.lap();
+  if (in_use != nullptr) {
+    if (auto same = in_use->same_list(d, *entries); same != nullptr) return same;
+  }
+  if (!load.compiled) {
+    image = share(build_list(kind, *entries));
+    load.build_seconds = clock.lap();
+  }
+  if (image.ok() && models != nullptr) models->lists[{d.type, d.name}] = std::move(*entries);
+  return image;
+}
+
 }  // namespace
+
+Result<std::vector<std::string>> read_list(const TableKind& kind, InputFile& file) {
+  auto compiled = Image::is_next(file);
+  if (!compiled) return std::move(compiled).error();
+  if (*compiled) {
+    auto image = Image::read(file, list_image_kind(kind));
+    if (!image) return std::move(image).error();
+    return open_list(kind, *image);
+  }
+  auto text = file.table();
+  if (!text) return std::move(text).error();
+  return parse_list(kind, *text, file.name());
+}
 
 Result<NextHopDefinitions> next_hop_definitions(const TableDeclaration& d, const NeighbourReach& reach) {
   NextHopDefinitions definitions;
@@ -364,21 +409,22 @@ Result<ImagePointer> load_one(const TableDeclaration& d, const Image* routes, Ta
   TableLoad& report = load != nullptr ? *load : local;
   report = {};
   report.name = d.name;
+  report.kind = table_kind(d.type).name;
   Result<ImagePointer> image = ImagePointer();
   switch (d.type) {
     case TableDeclaration::Type::kAcl:
-      report.kind = "acl";
       image = load_acl(d, report, models, inputs, in_use);
       break;
     case TableDeclaration::Type::kRoutes:
-      report.kind = "routes";
       image = load_routes(d, report, warnings, models, rib, inputs, in_use);
       break;
     case TableDeclaration::Type::kAdjacency:
-      report.kind = "adjacency";
       if (routes == nullptr)
         return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
       image = load_adjacencies(d, *routes, report, warnings, models, rib, inputs, reach, in_use);
+      break;
+    default:
+      image = load_list(d, report, models, inputs, in_use);
       break;
   }
   if (image.ok()) report.bytes = (*image)->bytes().size();
@@ -399,11 +445,6 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
   Errors errors;
   TableReport local;
   TableReport& out = report != nullptr ? *report : local;
-  auto table_map = [&](TableDeclaration::Type type) -> auto& {
-    return type == TableDeclaration::Type::kAcl      ? set.acls
-           : type == TableDeclaration::Type::kRoutes ? set.routes
-                                                     : set.adjacencies;
-  };
   auto located = [](const Element& element, Error error) {
     if (!error.diagnostics.empty()) return error;
     Diagnostic d = element.diagnostic(error.message);
@@ -422,14 +463,10 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
     for (const auto& element : router.elements) {
       for (TableDeclaration d : element->tables()) {
         if ((d.type == TableDeclaration::Type::kAdjacency) != adjacencies) continue;
-        auto& tables = table_map(d.type);
+        auto& tables = set.of(d.type);
         if (tables.contains(d.name)) {
           errors.add(
-              located(*element, Error(fmt::format("there are two {} called '{}'",
-                                                  d.type == TableDeclaration::Type::kAcl      ? "access lists"
-                                                  : d.type == TableDeclaration::Type::kRoutes ? "route tables"
-                                                                                              : "adjacency tables",
-                                                  d.name),
+              located(*element, Error(fmt::format("there are two {}s called '{}'", table_kind(d.type).words, d.name),
                                       "give one of them another name")));
           continue;
         }
