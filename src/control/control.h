@@ -5,7 +5,7 @@
 //   {"v": 1, "ok": true, "result": {...}}
 //   {"v": 1, "ok": false, "error": {"message": ..., "hint": ..., "diagnostics": [{"file", "line", "column", ...}]}}
 //
-// Commands and their fields are rows of command.h; docs/design/control.md lists them.
+// Commands and their fields are rows of command.h; docs/reference/requests.md lists them.
 #pragma once
 
 #include <functional>
