@@ -814,9 +814,9 @@ class Daemon(unittest.TestCase):
         # As Prometheus parses them, with what Grafana puts in place of its variables.
         written = [one.replace("$__rate_interval", "1m").replace("$job", "a").replace("$instance", "b") for one in expressions]
         self.write("rules.yml", json.dumps({"groups": [{"name": "dashboard", "rules": [{"record": f"panel:{n}", "expr": e} for n, e in enumerate(written)]}]}))
-        done = subprocess.run(["promtool", "check", "rules", self.folder / "rules.yml"], capture_output=True, text=True, timeout=LIMIT_S)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn(f"{len(written)} rules found", done.stdout)
+        checked = subprocess.run(["promtool", "check", "rules", self.folder / "rules.yml"], capture_output=True, text=True, timeout=LIMIT_S)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        self.assertIn(f"{len(written)} rules found", checked.stdout)
         for metrics in (waits, done.stdout.rstrip("\n") + "\n", self.get(re.search(r"live page (http://\S+)/", (self.folder / "run.err").read_text()).group(1) + "/metrics")):
             self.assertEqual(self.promtool(metrics), (0, ""))
 

@@ -25,9 +25,11 @@
 #include "base/unfinished.h"
 #include "confine.h"
 #include "control/machine.h"
+#include "graph/table_kind.h"
 #include "help.h"
 #include "live.h"
 #include "live_commands.h"
+#include "pipeline.h"
 
 namespace {
 
@@ -235,6 +237,11 @@ constexpr Named kCommands[] = {
 // and where `help` and `reference` look at them.
 void add_commands(const Command& root, std::string_view word, std::span<const Named> own) {
   std::vector<Named> all(std::begin(kCommands), std::end(kCommands));
+  (void)registry();  // which adds kinds of tables
+  const auto before = std::ranges::find(all, "trace", &Named::name) - all.begin();
+  for (const TableKind* kind : table_kinds()) {
+    if (kind->is_list()) all.insert(all.begin() + before, {kind->option, nullptr});
+  }
   for (const Named& command : own) {
     const auto place = std::find_if(all.begin(), all.end(), [&](const Named& c) { return c.name == command.name; });
     if (place == all.end()) {

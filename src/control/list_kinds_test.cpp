@@ -23,6 +23,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const bool registered = [] {
+  Registry registry;
+  register_example_table(registry);
+  return true;
+}();
+
 std::vector<const TableKind*> list_kinds() {
   std::vector<const TableKind*> kinds = table_kinds();
   std::erase_if(kinds, [](const TableKind* kind) { return !kind->is_list(); });

@@ -26,15 +26,18 @@ Result<std::vector<std::byte>> build_entries(const std::vector<std::string>& lin
   return std::vector<std::byte>(bytes.begin(), bytes.end());
 }
 
-// Before main, so that commands find the kind.
-const TableKind& kKind = add_table_kind({.name = "example_table",
-                                         .option = "example_table",
-                                         .words = "table of addresses",
-                                         .entry = "address",
-                                         .element = "ExampleTable",
-                                         .parse = parse_entry,
-                                         .build = build_entries,
-                                         .examples = {"192.0.2.1", "10.0.0.1", "2001:db8::1", "0.0.0.1", "::1"}});
+// A kind that is there once its class is registered.
+const TableKind& own_kind() {
+  static const TableKind& it = add_table_kind({.name = "example_table",
+                                               .option = "example_table",
+                                               .words = "table of addresses",
+                                               .entry = "address",
+                                               .element = "ExampleTable",
+                                               .parse = parse_entry,
+                                               .build = build_entries,
+                                               .examples = {"192.0.2.1", "10.0.0.1", "2001:db8::1", "0.0.0.1", "::1"}});
+  return it;
+}
 
 class Filter final : public Element {
  public:
@@ -42,7 +45,7 @@ class Filter final : public Element {
   ElementKind kind() const override { return ElementKind::kStage; }
   StageTraits stage_traits() const override { return traits_of<ExampleTableStage>(); }
   Result<void> bind(const TableSet& tables, StageSlot& slot) const override {
-    auto lookup = list_lookup(tables, kKind, table_);
+    auto lookup = list_lookup(tables, own_kind(), table_);
     if (!lookup) return std::move(lookup).error();
     place(slot, ExampleTableStage{reinterpret_cast<const ExampleTableEntry*>(lookup->data()),
                                   lookup->size() / sizeof(ExampleTableEntry)});
@@ -57,7 +60,7 @@ class Filter final : public Element {
 
 void register_example_table(Registry& registry) {
   registry.add(list_table_class(
-      kKind, "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product."));
+      own_kind(), "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product."));
   ElementClass c;
   c.name = "ExampleTableFilter";
   c.group = "Tables";
