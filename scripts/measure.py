@@ -435,7 +435,7 @@ def unpack(bundle):
             raise RuntimeError(f"{name}: {'; '.join(problems)}")
         if document["git"].endswith("-dirty"):
             raise RuntimeError(f"{name} is of revision {document['git']}")
-        (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        (RESULTS / f"{name}.json").write_text(result_schema.text_of(document), encoding="utf-8")
         print(f"wrote {RESULTS / name}.json")
 
 
@@ -500,7 +500,7 @@ def main():
             print(f"{m.name} FAILED: {error}", file=sys.stderr, flush=True)
             failed.append(m.name)
             continue
-        (out / f"{m.name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        (out / f"{m.name}.json").write_text(result_schema.text_of(document), encoding="utf-8")
         bundle[m.name] = document
         if arguments.bundle:
             pathlib.Path(arguments.bundle).write_text(json.dumps(bundle, ensure_ascii=False))

@@ -122,3 +122,13 @@ def git_revision():
         return git("rev-parse", "--short=7", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def text_of(document):
+    """The file of a measurement: each of its fields and each of its rows on a line, so that a change shows by rows."""
+    one = lambda value: json.dumps(value, ensure_ascii=False)
+    fields = []
+    for key, value in document.items():
+        rows = key == "results" and value
+        fields.append(f"  {one(key)}: " + ("[\n    " + ",\n    ".join(one(row) for row in value) + "\n  ]" if rows else one(value)))
+    return "{\n" + ",\n".join(fields) + "\n}\n"

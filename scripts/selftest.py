@@ -52,6 +52,13 @@ class Schema(unittest.TestCase):
     def test_good(self):
         self.assertEqual(result_schema.problems_of(document(), "x"), [])
 
+    def test_a_stored_file_has_a_line_for_each_row(self):
+        rows = document()["results"] * 3
+        for one in (document(results=rows), document(results=[])):
+            text = result_schema.text_of(one)
+            self.assertEqual(json.loads(text), one)
+            self.assertEqual(text.count("\n    {"), len(one["results"]))
+
     def test_each_lack_is_named(self):
         self.assertIn("the file is y.json", result_schema.problems_of(document(), "y")[0])
         self.assertIn("when", result_schema.problems_of(document(when="yesterday"))[0])

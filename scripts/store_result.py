@@ -76,7 +76,7 @@ def main():
         print(f"store_result: {error}", file=sys.stderr)
         return 1
     out = pathlib.Path(arguments.out) if arguments.out else result_schema.ROOT / "bench/results" / f"{arguments.name}.json"
-    out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    out.write_text(result_schema.text_of(document), encoding="utf-8")
     print(f"wrote {out}: {len(document['results'])} results")
     return 0
 
