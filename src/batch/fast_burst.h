@@ -53,15 +53,14 @@ struct alignas(64) FastBurst {
   uint32_t mark[kRoom];    // of lanes that are `marked`
   uint8_t output[kRoom];
   DropReason reason[kRoom];
+  uint64_t odd;        // lanes whose flags are not those of common packets (net/fast_parse.h), past kLanes as well
   uint32_t count;      // lanes in use
-  uint32_t odd;        // lanes whose headers are not of the common form (net/fast_parse.h)
   uint32_t hopped;     // lanes whose TTL has changed
   uint32_t rewritten;  // lanes whose link header is replaced, and whose port is set
   uint32_t marked;
   uint32_t detailed;
   uint8_t family;  // 4 or 6
   bool one_run;    // all lanes are in use and their rows follow one another: found by find_run
-  bool plain;      // places of all lanes are kPlain, whether in use or not: found by find_run
   // The stage whose notes `place` holds, or null. Of several that take notes the last has its own there.
   const void* asked_by;
   // Not null: the key's columns hold nothing yet. The lanes' keys lie here as records, 16 bytes each: a Key4 whose
@@ -125,12 +124,17 @@ struct alignas(64) FastBurst {
     asked_by = nullptr;
     late_keys = nullptr;
   }
-  // Begins, cleared and of the family of `from`, with its `extra` lanes past kLanes: at most 16, and none of them odd.
-  // `from` may be this burst.
+  uint32_t odd_lanes() const { return static_cast<uint32_t>(odd); }
+  // Begins, cleared and of the family of `from`, with its `extra` lanes past kLanes: at most 16. `from` may be this
+  // burst.
   void take_extra(const FastBurst& from, uint32_t extra) {
     static_assert(kLanes >= 16);
     const auto move = [](auto* to, const auto* of) { std::memcpy(to, of + kLanes, 16 * sizeof *to); };
+    const uint64_t odd_extra = from.odd >> kLanes;
+    clear();
     count = extra;
+    odd = odd_extra;
+    if (odd != 0) move(flags, from.flags);
     move(ports, from.ports);
     move(rest, from.rest);
     move(ip, from.ip);
@@ -155,11 +159,9 @@ struct alignas(64) FastBurst {
   }
   uint32_t lanes() const { return count == kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }
   void find_run() {
-    uint32_t differ = count ^ kLanes, other = 0;
+    uint32_t differ = count ^ kLanes;
     for (uint32_t i = 0; i < kLanes; ++i) differ |= (row[i] - row[0]) ^ i;
-    for (uint32_t i = 0; i < kLanes; ++i) other |= places[i] ^ kPlain;
     one_run = differ == 0;
-    plain = other == 0;
   }
   // The lanes for which `holds(lane)` is true, which may look at columns alone; of lanes past `count` it says nothing.
   // The constant trip count lets the compiler vectorise it.

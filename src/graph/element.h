@@ -16,6 +16,7 @@
 #include "batch/batch.h"
 #include "batch/byte_ranges.h"
 #include "batch/drop_reason.h"
+#include "batch/fast_burst.h"
 #include "batch/lengths.h"
 #include "batch/packet.h"
 #include "graph/arguments.h"
@@ -180,6 +181,17 @@ class Element {
     (void)packets;
     (void)input;
   }
+
+  // As `process` for packets of which registers and frames are in columns, of an element that takes bursts: one that
+  // judges each packet alone. Gives the lanes of `mask` that leave by output 0, and sets output and reason of the
+  // others (batch/fast_burst.h). Their rows are of `batch`. Frames may be edited behind the burst's `hop`, which is
+  // kept as it is to lie in the frame.
+  virtual uint32_t burst(const Batch& batch, FastBurst& burst, uint32_t mask) const {
+    (void)batch;
+    (void)burst;
+    return mask;
+  }
+  virtual bool takes_bursts() const { return false; }
 
   // Whether it makes packets (HostContext::spawn).
   virtual bool makes_packets() const { return false; }

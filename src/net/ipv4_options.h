@@ -131,19 +131,17 @@ SLUICE_HD OptionPolicy policy_of(const Ipv4OptionRules& rules, uint8_t type) {
 
 }  // namespace options_detail
 
-// Does to the options of the header at `ip` (`header_bytes` from 20 to 60, a multiple of 4, all readable) what `rules`
-// say. `now_ms`: milliseconds since midnight, universal time, for timestamps. With kBad, `pointer` is the offset in the
+// Does to the option list at `list` (`bytes` of it, at most 40, a multiple of 4, all readable) what `rules` say.
+// `now_ms`: milliseconds since midnight, universal time, for timestamps. With kBad, `pointer` is the offset in the
 // header of the wrong byte (RFC 792): the length or pointer of an option, or the type of one that may stand only once.
-// The whole list is judged before anything is written. The checksum is updated, not made anew (RFC 1624): what was
-// wrong before stays so.
-SLUICE_HD OptionVerdict process_ipv4_options(uint8_t* ip, uint32_t header_bytes, const Ipv4OptionRules& rules,
-                                             uint32_t now_ms, uint32_t& pointer) {
+// The whole list is judged before anything is written. The header's checksum is updated, not made anew (RFC 1624): what
+// was wrong before stays so.
+SLUICE_HD OptionVerdict process_option_list(uint8_t* list, uint32_t bytes, const Ipv4OptionRules& rules,
+                                            uint32_t now_ms, uint32_t& pointer, uint16_t& checksum) {
   pointer = 0;
-  uint8_t* list = ip + kIpv4HeaderBytes;
-  const uint32_t bytes = header_bytes - kIpv4HeaderBytes;
   // They are written in a copy: what the last option makes of the packet decides about all.
   uint8_t changed[kIpv4MaxHeaderBytes - kIpv4HeaderBytes];
-  for (uint32_t i = 0; i < bytes; ++i) changed[i] = list[i];
+  for (uint32_t i = 0; i < bytes; i += 4) store_le32(changed + i, load_le32(list + i));
   bool refused = false;
   bool recorded = false;
   bool stamped = false;
@@ -175,14 +173,23 @@ SLUICE_HD OptionVerdict process_ipv4_options(uint8_t* ip, uint32_t header_bytes,
     return OptionVerdict::kBad;
   }
   if (refused) return OptionVerdict::kRefused;
-  uint16_t checksum = load_be16(ip + 10);
-  for (uint32_t i = 0; i < bytes; i += 2) {
-    checksum = checksum_update(checksum, load_be16(list + i), load_be16(changed + i));
-    list[i] = changed[i];
-    list[i + 1] = changed[i + 1];
+  for (uint32_t i = 0; i < bytes; i += 4) {
+    const uint32_t before = load_be32(list + i), after = load_be32(changed + i);
+    if (before == after) continue;
+    checksum = checksum_update32(checksum, before, after);
+    store_be32(list + i, after);
   }
-  store_be16(ip + 10, checksum);
   return OptionVerdict::kForward;
+}
+
+// The same of the options of the header at `ip`, of `header_bytes` from 20 to 60, a multiple of 4.
+SLUICE_HD OptionVerdict process_ipv4_options(uint8_t* ip, uint32_t header_bytes, const Ipv4OptionRules& rules,
+                                             uint32_t now_ms, uint32_t& pointer) {
+  uint16_t checksum = load_be16(ip + 10);
+  const OptionVerdict verdict =
+      process_option_list(ip + kIpv4HeaderBytes, header_bytes - kIpv4HeaderBytes, rules, now_ms, pointer, checksum);
+  if (verdict == OptionVerdict::kForward) store_be16(ip + 10, checksum);
+  return verdict;
 }
 
 }  // namespace sluice

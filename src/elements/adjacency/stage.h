@@ -84,17 +84,23 @@ struct AdjacencyStage {
   uint32_t burst(FastBurst& burst, uint32_t mask) const {
     uint32_t diverted = 0;
     if (divert_options != 0) {
-      for (uint32_t m = mask & burst.odd; m != 0; m &= m - 1) {
+      for (uint32_t m = mask & burst.odd_lanes(); m != 0; m &= m - 1) {
         const auto lane = static_cast<uint32_t>(std::countr_zero(m));
         if ((burst.flags[lane] & Headers::kIpv4Options) != 0) diverted |= m & (0u - m);
       }
     }
-    uint32_t sent = mask & ~diverted & view.select_plain(burst.next_hop, burst.ip_bytes, burst.rewrite, burst.port);
+    const uint32_t plain = mask & view.select_plain(burst.next_hop, burst.ip_bytes, burst.rewrite, burst.port);
+    uint32_t sent = plain & ~diverted;
     for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
       burst.link[i] = (sent & FastBurst::kLane[i]) != 0 ? kEtherHeaderBytes : burst.link[i];
     }
-    if (sent != mask) burst.fill_keys();
-    for (uint32_t m = mask & ~sent; m != 0; m &= m - 1) {
+    for (uint32_t m = plain & diverted; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      burst.output[lane] = 2;
+      burst.reason[lane] = DropReason::kNone;
+    }
+    if (plain != mask) burst.fill_keys();
+    for (uint32_t m = mask & ~plain; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       const uint32_t lane_bit = m & (0u - m);
       const uint32_t next_hop = burst.next_hop[lane];

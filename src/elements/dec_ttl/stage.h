@@ -39,7 +39,7 @@ struct DecTtlStage {
     uint32_t alive = mask;
     uint32_t untouched = 0;
     if (skip_multicast != 0) {
-      for (uint32_t m = mask & burst.odd; m != 0; m &= m - 1) {
+      for (uint32_t m = mask & burst.odd_lanes(); m != 0; m &= m - 1) {
         const auto lane = static_cast<uint32_t>(std::countr_zero(m));
         if ((burst.flags[lane] & Headers::kIpMulticast) != 0) untouched |= m & (0u - m);
       }

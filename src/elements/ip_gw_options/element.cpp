@@ -1,6 +1,7 @@
 // host only
 #include <fmt/format.h>
 
+#include <bit>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "elements/verdicts.h"
 #include "graph/click/config_text.h"
 #include "graph/router.h"
+#include "net/edit.h"
 #include "net/ipv4_options.h"
 #include "net/parse.h"
 #include "net/text.h"
@@ -55,31 +57,70 @@ class IpGwOptions final : public Element {
     forward_by_verdict(context, batch, packets, outputs, [&](uint32_t i) { return judge(batch, i); });
   }
 
+  bool takes_bursts() const override { return true; }
+  uint32_t burst(const Batch& batch, FastBurst& burst, uint32_t mask) const override {
+    if (burst.family != 4) return mask;
+    uint32_t passed = mask & ~burst.odd_lanes();
+    for (uint32_t m = mask & ~passed; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      uint8_t* ip = burst.ip[lane];
+      const uint32_t hop = burst.hop[lane];  // the checksum is its upper half
+      const uint16_t flags = burst.flags[lane];
+      uint16_t checksum = swap16(static_cast<uint16_t>(hop >> 16)), detail = 0;
+      const DropReason why =
+          judge(ip, burst.ip_bytes[lane], flags, batch.timestamp_ns(burst.row[lane]), checksum, detail);
+      burst.hop[lane] = (hop & 0xffff) | uint32_t{swap16(checksum)} << 16;
+      burst.hopped |= m & (0u - m);
+      if (why == DropReason::kNone) {
+        passed |= m & (0u - m);
+        continue;
+      }
+      if (why == DropReason::kBadOptions) {
+        burst.detail[lane] = detail;
+        burst.detailed |= m & (0u - m);
+      }
+      burst.reason[lane] = why;
+      burst.output[lane] = outputs > 1 ? uint8_t{1} : kDropOutput;
+    }
+    return passed;
+  }
+
  private:
-  DropReason judge(Batch& batch, uint32_t i) const {
-    const Annotation& a = std::as_const(batch).annotation(i);
-    const Extent& e = batch.extent(i);
-    if (batch.key(i).family != 4 || (a.ip_flags & Headers::kIpv4Options) == 0) return DropReason::kNone;
-    uint8_t* ip = batch.frame(i) + e.l3;
-    if (e.data > int32_t{e.l3} || e.l3 + kIpv4HeaderBytes > e.end) return DropReason::kCapturedTooShort;
+  // `bytes`: of the packet, from `ip` on. `detail`: what an ICMP error says of it, with kBadOptions.
+  DropReason judge(uint8_t* ip, uint32_t bytes, uint16_t flags, uint64_t timestamp_ns, uint16_t& checksum,
+                   uint16_t& detail) const {
+    if ((flags & Headers::kIpv4Options) == 0) return DropReason::kNone;
     const uint32_t header_bytes = (ip[0] & 0xfu) * 4;
     if (header_bytes < kIpv4HeaderBytes) return DropReason::kIpv4BadHeaderLength;
-    if (e.l3 + header_bytes > e.end) return DropReason::kCapturedTooShort;
+    if (header_bytes > bytes) return DropReason::kCapturedTooShort;
     // The packet's own time: the result is the same whenever and by whatever it is computed.
-    const auto now_ms = static_cast<uint32_t>(batch.timestamp_ns(i) / 1'000'000 % kDayMs);
+    const auto now_ms = static_cast<uint32_t>(timestamp_ns / 1'000'000 % kDayMs);
     uint32_t pointer = 0;
-    switch (process_ipv4_options(ip, header_bytes, rules_, now_ms, pointer)) {
+    switch (process_option_list(ip + kIpv4HeaderBytes, header_bytes - kIpv4HeaderBytes, rules_, now_ms, pointer,
+                                checksum)) {
       case OptionVerdict::kForward:
         return DropReason::kNone;
       case OptionVerdict::kRefused:
-        return rules_.source_route == OptionPolicy::kDrop && (a.ip_flags & Headers::kSourceRoute) != 0
+        return rules_.source_route == OptionPolicy::kDrop && (flags & Headers::kSourceRoute) != 0
                    ? DropReason::kSourceRoute
                    : DropReason::kOptionRefused;
       case OptionVerdict::kBad:
         break;
     }
-    batch.annotation(i).icmp_detail = static_cast<uint16_t>(pointer);
+    detail = static_cast<uint16_t>(pointer);
     return DropReason::kBadOptions;
+  }
+  DropReason judge(Batch& batch, uint32_t i) const {
+    const uint16_t flags = std::as_const(batch).annotation(i).ip_flags;
+    const Extent& e = batch.extent(i);
+    if (batch.key(i).family != 4 || (flags & Headers::kIpv4Options) == 0) return DropReason::kNone;
+    if (e.data > int32_t{e.l3} || e.l3 + kIpv4HeaderBytes > e.end) return DropReason::kCapturedTooShort;
+    uint8_t* ip = batch.frame(i) + e.l3;
+    uint16_t checksum = load_be16(ip + 10);
+    const DropReason why =
+        judge(ip, e.end - e.l3, flags, batch.timestamp_ns(i), checksum, batch.annotation(i).icmp_detail);
+    if (why == DropReason::kNone) store_be16(ip + 10, checksum);
+    return why;
   }
 
   Ipv4OptionRules rules_;

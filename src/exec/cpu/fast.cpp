@@ -81,16 +81,20 @@ FastPrefetch cpu_fast_prefetch(uint16_t kind) {
   return kPrefetches[kind];
 }
 
-uint32_t fast_stages(const Program& program) {
-  // A common packet is no martian and has no options, so that IPInput passes it whatever its settings are; of any other
-  // form it is asked.
-  if (program.stage_count == 0 || program.stages[0].kind != kStageKind<IpInputStage>) return 0;
-  uint32_t covered = 1;
-  while (covered < program.stage_count && program.stages[covered - 1].next[0] == covered &&
-         cpu_fast_kernel(program.stages[covered].kind) != nullptr) {
-    ++covered;
+uint32_t burst_end(const Program& program, uint32_t from) {
+  uint32_t end = from + 1;
+  while (end < program.stage_count && program.stages[end - 1].next[0] == end &&
+         cpu_fast_kernel(program.stages[end].kind) != nullptr) {
+    ++end;
   }
-  return covered;
+  return end;
+}
+
+uint32_t fast_stages(const Program& program) {
+  // A common packet is no martian and has no source route, so that IPInput passes it whatever its settings are; of any
+  // other form it is asked.
+  if (program.stage_count == 0 || program.stages[0].kind != kStageKind<IpInputStage>) return 0;
+  return burst_end(program, 0);
 }
 
 namespace {
@@ -114,8 +118,13 @@ inline bool whole(const Extent& extent) {
   return (extent.data == 0) & (extent.end == extent.wire_end);
 }
 
-// `link`: of all, or by packet.
-template <typename Link>
+// What registers say of a packet with plain options (net/fast_parse.h), whose fragment word is at `ip` + 6.
+inline uint16_t flags_with_options(const uint8_t* ip) {
+  return static_cast<uint16_t>(Headers::kIpv4Options | ((ip[6] & 0x40) != 0 ? Headers::kDontFragment : 0));
+}
+
+// `link`: of all, or by packet. kAny: as of parse_common4.
+template <bool kAny, typename Link>
 uint32_t gather_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest,
                        Link&& link_of) {
   uint32_t lane = burst.count;
@@ -130,12 +139,13 @@ uint32_t gather_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, 
     uint32_t& bytes = burst.ip_bytes[lane];
     uint32_t& hop = burst.hop[lane];
     bool common = whole(extent) && link != 0 && extent.end > l3;
+    uint32_t header = kIpv6HeaderBytes;
     FastKey6 key6;
     Key4 key4;
     if (six) {
       common = common && parse_fast6(ip, extent.end - l3, key6, bytes, hop);
     } else {
-      common = common && parse_fast4(ip, extent.end - l3, key4, bytes, hop);
+      common = common && parse_common4<kAny>(ip, extent.end - l3, key4, bytes, hop, header);
     }
     if (!common) {
       rest[left++] = row;
@@ -153,8 +163,12 @@ uint32_t gather_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, 
       burst.destination[lane] = key4.destination;
       burst.ports[lane] = key4.ports;
       burst.rest[lane] = key4.rest;
+      if (header != kIpv4HeaderBytes) {
+        burst.flags[lane] = flags_with_options(ip);
+        burst.odd |= uint64_t{1} << lane;
+      }
     }
-    start_lane(burst, lane, view, row, link, l3 + (six ? kIpv6HeaderBytes : kIpv4HeaderBytes));
+    start_lane(burst, lane, view, row, link, six || has_l4(key4) ? l3 + header : uint32_t{Headers::kNoOffset});
     ++lane;
   }
   burst.count = lane;
@@ -268,9 +282,36 @@ SLUICE_FAST_AVX512 inline __mmask16 unicast(uint8_t* const* frames) {
   return static_cast<__mmask16>(lanes);
 }
 
-// parse_fast4 for 16 packets at a time, by the same rules in the same terms. kForm: what stands before the network
-// header of each, which is looked at too. kLinked: `linked` says it, from `linked_at` on. Reads 48 bytes of each frame
-// from 14 before its network header on, which are there whatever its length is: kTailroom follows it.
+// Of 16 packets: which have plain options, and what that changes.
+struct WithOptions {
+  __mmask16 lanes = 0;
+  alignas(64) uint32_t header[16];       // bytes of the network header, of all 16
+  alignas(64) uint32_t destination[16];  // the address as it lies in the header, of `lanes`
+};
+// Looks at the packets of `lanes`, whose headers begin with another byte than most. `frame` is 14 bytes before each
+// header; where options lie between, it comes to be as far before what the packet carries as it is without any.
+inline void find_options(uint32_t lanes, const uint32_t* bytes, const uint32_t* links, uint8_t** frame,
+                         WithOptions& found) {
+  std::fill_n(found.header, 16, kIpv4HeaderBytes);
+  for (; lanes != 0; lanes &= lanes - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(lanes));
+    const uint8_t* ip = frame[i] + kFastL3;
+    const uint32_t header = (ip[0] & 15u) * 4, l3 = links[i] & 0xffff;
+    if (bytes[i] < l3 + kFastBytes4 || (ip[0] & 0xf0) != 0x40 || header <= kIpv4HeaderBytes ||
+        bytes[i] < l3 + header + 8 || !has_plain_options(ip, header)) {
+      continue;
+    }
+    found.lanes = static_cast<__mmask16>(found.lanes | 1u << i);
+    found.header[i] = header;
+    found.destination[i] = load_le32(ip + 16);
+    frame[i] += header - kIpv4HeaderBytes;
+  }
+}
+
+// parse_common4 for 16 packets at a time, by the same rules in the same terms. kForm: what stands before the network
+// header of each, which is looked at too. kLinked: `linked` says it, from `linked_at` on, and any common packet is
+// taken. Reads 48 bytes of each frame from 14 before its network header on, which are there whatever its length is:
+// kTailroom follows it.
 constexpr int kLinked = -1;
 template <int kForm>
 SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const uint32_t* rows,
@@ -325,31 +366,59 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
       _mm512_storeu_si512(moved + 8, high);
       frame = moved;
     }
-    __m512i block[3][4];
+    const auto columns_at = [&](uint32_t by) SLUICE_FAST_AVX512 {
+      __m512i block[4];
 #pragma GCC unroll 4
-    for (uint32_t j = 0; j < 4; ++j) {
-      const uint8_t *p = frame[j], *q = frame[j + 4], *r = frame[j + 8], *s = frame[j + 12];
-      block[0][j] = four(p, q, r, s);
-      block[1][j] = four(p + 16, q + 16, r + 16, s + 16);
-      block[2][j] = four(p + 32, q + 32, r + 32, s + 32);
+      for (uint32_t j = 0; j < 4; ++j) {
+        block[j] = four(frame[j] + by, frame[j + 4] + by, frame[j + 8] + by, frame[j + 12] + by);
+      }
+      return transpose(block);
+    };
+    const auto mask = [](const auto& lanes)
+                          SLUICE_FAST_AVX512 { return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes)); };
+    const Columns a = columns_at(0);
+    const Columns b = columns_at(16);
+    [[maybe_unused]] WithOptions options;
+    [[maybe_unused]] Lanes header = Lanes{} + kIpv4HeaderBytes;
+    if constexpr (!kAlike) {
+      const uint32_t others = mask((a.d3 & 0xff0000) != 0x450000) & here;
+      if (others != 0) [[unlikely]] {
+        find_options(others, linked->bytes + linked_at + at, linked->link + linked_at + at, moved, options);
+        header = reinterpret_cast<Lanes>(_mm512_load_si512(options.header));
+      }
     }
-    const Columns a = transpose(block[0]);
-    const Columns b = transpose(block[1]);
-    const Columns c = transpose(block[2]);
+    const Columns c = columns_at(32);
     const Lanes protocol = b.d1 >> 24;
     const auto tcp = protocol == kProtocolTcp;
     const auto icmp = protocol == kProtocolIcmp;
     const Lanes total = (b.d0 & 0xff) << 8 | (b.d0 >> 8 & 0xff);
-    const Lanes minimum = (reinterpret_cast<Lanes>(tcp) & 12u) + 28u;
+    Lanes later{}, fragment{};  // all ones, or 0
+    if constexpr (!kAlike) {
+      later = reinterpret_cast<Lanes>((b.d1 & 0xff1f) != 0);
+      fragment = reinterpret_cast<Lanes>((b.d1 & 0xff3f) != 0);
+    }
+    const Lanes minimum = header + (reinterpret_cast<Lanes>(tcp) & ~later & 12u) + 8u;
     Lanes sum = (a.d3 >> 16) + (b.d0 & 0xffff) + (b.d0 >> 16) + (b.d1 & 0xffff) + (b.d1 >> 16) + (b.d2 & 0xffff) +
                 (b.d2 >> 16) + (b.d3 & 0xffff) + (b.d3 >> 16) + (c.d0 & 0xffff);
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     const Lanes source = big_endian(b.d2 >> 16 | b.d3 << 16);
-    const Lanes destination = big_endian(b.d3 >> 16 | c.d0 << 16);
-    auto good = ((a.d3 & 0xffffff) == 0x450008) & ((b.d1 & 0xffbf) == 0) & (tcp | icmp | (protocol == kProtocolUdp)) &
-                (total >= minimum) & (sum == 0xffff) & plain(source) & plain(destination);
+    Lanes destination = b.d3 >> 16 | c.d0 << 16;
+    // EtherType, where it is not known, then version and IHL.
+    auto right = ((a.d3 & (kAlike ? 0xffffffu : 0xff0000u)) == (kAlike ? 0x450008u : 0x450000u)) & (sum == 0xffff);
+    if constexpr (!kAlike) {
+      if (options.lanes != 0) {
+        const __m512i address =
+            _mm512_mask_loadu_epi32(reinterpret_cast<__m512i>(destination), options.lanes, options.destination);
+        destination = reinterpret_cast<Lanes>(address);
+        right |= reinterpret_cast<decltype(right)>(_mm512_movm_epi32(options.lanes));
+      }
+    }
+    destination = big_endian(destination);
+    auto good =
+        right & (tcp | icmp | (protocol == kProtocolUdp)) & (total >= minimum) & plain(source) & plain(destination);
     if constexpr (kAlike) {
+      good &= (b.d1 & 0xffbf) == 0;
       good &= (extent.d0 == 0) & (bytes == extent.d2) & (bytes >= kL3 + kFastBytes4) & (total + kL3 <= bytes);
       // Type and tag of the outer tag and of the inner one, before the type that 0x450008 looks at.
       if constexpr (kTags == 0) good &= (a.d0 & 1) == 0;
@@ -359,13 +428,15 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
       }
       if constexpr (kTags == 2) good &= reinterpret_cast<decltype(good)>(is_tag_type(a.d1 & 0xffff));
     } else {
-      good &= (bytes >= l3 + kFastBytes4) & (total + l3 <= bytes);
+      // A fragment of TCP with the offset 8 is a tiny one.
+      good &= (bytes >= l3 + kFastBytes4) & (total + l3 <= bytes) & ~(tcp & ((b.d1 & 0xff1f) == 0x0100));
     }
-    const __mmask16 keep = _mm512_movepi32_mask(reinterpret_cast<__m512i>(good)) & here & asked;
-    const Lanes ports = big_endian(c.d0 >> 16 | c.d1 << 16) >> (reinterpret_cast<Lanes>(icmp) & 16u);
-    const Lanes flags = c.d3 >> 24 << 8 & reinterpret_cast<Lanes>(tcp);
-    const Lanes has_ports = ~reinterpret_cast<Lanes>(icmp) & (uint32_t{FlowKey::kHasPorts} << 22);
-    const Lanes key_rest = protocol | flags | (a.d3 >> 26 & 0x3f) << 16 | has_ports;
+    const __mmask16 keep = mask(good) & here & asked;
+    const Lanes ports = big_endian(c.d0 >> 16 | c.d1 << 16) >> (reinterpret_cast<Lanes>(icmp) & 16u) & ~later;
+    const Lanes flags = c.d3 >> 24 << 8 & reinterpret_cast<Lanes>(tcp) & ~later;
+    const Lanes bits = (~(reinterpret_cast<Lanes>(icmp) | later) & uint32_t{FlowKey::kHasPorts}) |
+                       (fragment & uint32_t{FlowKey::kFragment}) | (later & uint32_t{FlowKey::kLaterFragment});
+    const Lanes key_rest = protocol | flags | (a.d3 >> 26 & 0x3f) << 16 | bits << 22;
     const uint32_t lane = burst.count;
     put(burst.source + lane, keep, source);
     put(burst.destination + lane, keep, destination);
@@ -380,9 +451,16 @@ SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const u
       put(burst.link + lane, 0xffff, Lanes{} + kL3);
       if constexpr (kTags != 0) put(burst.tci + lane, keep, (link >> 8 | link << 8) & 0xffff);
     } else {
-      put(burst.places + lane, keep, l3 | (l3 + kIpv4HeaderBytes) << 16);
+      put(burst.places + lane, keep, l3 | (((l3 + header) & ~later) | (later & Headers::kNoOffset)) << 16);
       put(burst.link + lane, keep, l3);
       put(burst.tci + lane, keep, link >> 16);
+      for (uint32_t m = options.lanes & static_cast<uint32_t>(keep); m != 0; m &= m - 1) {
+        const auto i = static_cast<uint32_t>(std::countr_zero(m));
+        const uint32_t to = lane + static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(keep) & ((1u << i) - 1)));
+        burst.flags[to] =
+            flags_with_options(linked->frame[linked_at + at + i] + (linked->link[linked_at + at + i] & 0xffff));
+        burst.odd |= uint64_t{1} << to;
+      }
     }
     put(burst.rule + lane, 0xffff, Lanes{});
     put(burst.next_hop + lane, 0xffff, Lanes{});
@@ -674,14 +752,14 @@ uint32_t gather_linked(const BatchView& view, const LinkedRows& from, uint32_t f
 }
 uint32_t gather_alike_scalar(FastForm form, const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
                              uint32_t* rest) {
-  return gather_scalar(view, rows, n, burst, rest, [&](uint32_t r) {
+  return gather_scalar<false>(view, rows, n, burst, rest, [&](uint32_t r) {
     const FastLink link = fast_link(view.frame[rows[r]]);
     return link.family == family_of(form) && link.l3 == l3_of(form) ? link.l3 | link.tci << 16 : 0;
   });
 }
 uint32_t gather_linked_scalar(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
                               FastBurst& burst, uint32_t* rest) {
-  return gather_scalar(view, from.row + first, n, burst, rest, [&](uint32_t r) { return from.link[first + r]; });
+  return gather_scalar<true>(view, from.row + first, n, burst, rest, [&](uint32_t r) { return from.link[first + r]; });
 }
 
 void append_parsed(const Packet& p, uint32_t row, uint32_t length, FastBurst& burst) {
@@ -698,7 +776,7 @@ void append_parsed(const Packet& p, uint32_t row, uint32_t length, FastBurst& bu
   burst.rule[lane] = 0;
   burst.next_hop[lane] = 0;
   burst.flags[lane] = p.ip_flags;
-  burst.odd |= FastBurst::kLane[lane];
+  burst.odd |= uint64_t{1} << lane;
 }
 
 namespace {

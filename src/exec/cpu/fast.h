@@ -24,6 +24,8 @@ FastPrefetch cpu_fast_prefetch(uint16_t kind);
 // How many stages of a bound program, from its first, take bursts: 0 where the first does not parse frames. Each one
 // but the last leads to the next by output 0.
 uint32_t fast_stages(const Program& program);
+// The end of the stages from `from` on that packets pass in a burst, each leading to the next by output 0.
+uint32_t burst_end(const Program& program, uint32_t from);
 
 // What stands before the network header of frames that are alike.
 enum class FastForm : uint8_t { kIpv4, kIpv4OneTag, kIpv4TwoTags, kIpv6 };
@@ -59,20 +61,13 @@ struct LinkedRows {
   uint32_t link[kMost + 16];
   uint32_t bytes[kMost + 16];  // of the frame
   uint8_t* frame[kMost + 16];
-
-  // Copies a row to an earlier place.
-  void move(uint32_t from, uint32_t to) {
-    row[to] = row[from];
-    link[to] = link[from];
-    bytes[to] = bytes[from];
-    frame[to] = frame[from];
-  }
 };
 // Puts those of `rows` (n, at most LinkedRows::kMost) whose frames are unicast, with two tags at most, begin at their
 // first byte and were not cut, into the rows of their family; the others go to `rest`. Returns how many those are.
 uint32_t sort_rows(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
                    uint32_t* rest);
-// As gather_alike for n of `from`, from its `first` on, to a burst of their family.
+// As gather_alike for n of `from`, from its `first` on, to a burst of their family. Takes fragments and packets with
+// options, too (net/fast_parse.h, kAny).
 uint32_t gather_linked(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n, FastBurst& burst,
                        uint32_t* rest);
 // The same three without vector instructions, which is what the others are held to.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "elements/stages.h"
@@ -51,7 +52,9 @@ Batch motley(uint32_t packets, uint64_t seed) {
   Batch batch = *Batch::create(packets, size_t{packets} * 768);
   const char* const sources4[] = {"10.1.2.3", "198.51.100.7", "127.0.0.1", "224.1.2.3", "169.254.3.4"};
   const char* const sources6[] = {"2001:db8::1", "fd00::5", "fe80::1", "::1", "ff02::5"};
-  const uint8_t options[] = {7, 4, 5, 0}, route[] = {131, 3, 4, 0};
+  const uint8_t options[] = {7, 4, 5, 0}, route[] = {131, 3, 4, 0}, record[] = {7, 7, 4, 0, 0, 0, 0, 0};
+  const uint8_t cut[] = {1, 7, 9, 4}, full[40] = {148, 4, 0, 0, 68, 36, 5, 0};
+  const std::span<const uint8_t> lists[] = {options, record, full, route, cut};
   const uint16_t tags[] = {0x8100, 0x88a8, 0x9100};
   for (uint32_t i = 0; i < packets; ++i) {
     const auto random = [&](uint32_t below) { return static_cast<uint32_t>(next(seed) % below); };
@@ -72,14 +75,14 @@ Batch motley(uint32_t packets, uint64_t seed) {
     const uint8_t ttls[] = {0, 1, 2, 64, 255};
     b.ttl(ttls[random(5)]).dscp(static_cast<uint8_t>(random(64))).dont_fragment(random(2) == 0);
     if (random(2) == 0) b.payload(8 + random(40));
-    if (random(8) == 0) {
+    if (random(6) == 0) {
       if (six) {
         random(2) == 0 ? b.hop_by_hop().destination_options(2) : b.routing(static_cast<uint8_t>(random(2)), 1);
       } else {
-        random(3) == 0 ? b.ipv4_options(route) : b.ipv4_options(options);
+        b.ipv4_options(lists[random(3) == 0 ? random(5) : random(3)]);
       }
     }
-    if (random(8) == 0) b.fragment(8 * random(4), random(2) == 0);
+    if (random(6) == 0) b.fragment(8 * random(4), random(2) == 0);
     if (random(3) == 0) b.size(64 + random(64));
     std::vector<uint8_t> bytes = b.build();
     const auto wire = static_cast<uint32_t>(bytes.size() + (random(20) == 0 ? 5 : 0));
@@ -110,6 +113,10 @@ void expect_same_lanes(const FastBurst& a, const FastBurst& b, uint64_t seed) {
       EXPECT_EQ(a.tci[i], b.tci[i]) << seed;
     }
     EXPECT_EQ(a.hop[i], b.hop[i]) << seed;
+    EXPECT_EQ(a.odd >> i & 1, b.odd >> i & 1) << seed;
+    if ((a.odd >> i & 1) != 0) {
+      EXPECT_EQ(a.flags[i], b.flags[i]) << seed;
+    }
     EXPECT_EQ(a.rule[i], 0u);
     EXPECT_EQ(a.next_hop[i], 0u);
     EXPECT_EQ(b.rule[i], 0u);
@@ -199,7 +206,7 @@ TEST(Fast, VectorsSortAndGatherWhatScalarsDo) {
 // Bursts that are filled by whole steps, each beginning with what came past the last lane of the one before, hold
 // together what one packet at a time gives, in its order. Into two bursts in turns, and into one.
 TEST(Fast, LanesPastTheLastBeginTheNextBurst) {
-  size_t handed_on = 0;
+  size_t handed_on = 0, odd_handed_on = 0;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     constexpr uint32_t kRows = LinkedRows::kMost;
     Batch batch = seed % 4 < 2 ? mixed(kRows, seed) : motley(kRows, seed);
@@ -247,6 +254,8 @@ TEST(Fast, LanesPastTheLastBeginTheNextBurst) {
           alone.link[0] = burst->link[i];
           alone.tci[0] = burst->tci[i];
           alone.hop[0] = burst->hop[i];
+          alone.flags[0] = burst->flags[i];
+          alone.odd = burst->odd >> i & 1;
           alone.rule[0] = burst->rule[i];
           alone.next_hop[0] = burst->next_hop[i];
           alone.count = 1;
@@ -263,8 +272,8 @@ TEST(Fast, LanesPastTheLastBeginTheNextBurst) {
         burst->count = FastBurst::kLanes;
         compare();
         FastBurst* const following = seed % 2 == 0 ? burst : &bursts[burst == &bursts[0] ? 1 : 0];
-        following->clear();
-        if (extra != 0) following->take_extra(*burst, extra);
+        odd_handed_on += (burst->odd >> FastBurst::kLanes) != 0;
+        extra != 0 ? following->take_extra(*burst, extra) : following->clear();
         burst = following;
         handed_on += extra;
       }
@@ -272,6 +281,7 @@ TEST(Fast, LanesPastTheLastBeginTheNextBurst) {
     }
   }
   EXPECT_GT(handed_on, 1000u);
+  EXPECT_GT(odd_handed_on, 0u);
 }
 
 bool same_registers(const Packet& a, const Packet& b) {

@@ -7,8 +7,12 @@
 
 namespace sluice {
 
-CpuRunner::CpuRunner(const Plan& plan, Account& account, bool bursts)
-    : plan_(plan), account_(account), tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()}, bursts_on_(bursts) {
+CpuRunner::CpuRunner(const Plan& plan, const Router& router, Account& account, bool bursts)
+    : plan_(plan),
+      router_(router),
+      account_(account),
+      tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()},
+      bursts_on_(bursts) {
   for (auto& burst : bursts_) burst = std::make_unique<FastBurst>();
 }
 

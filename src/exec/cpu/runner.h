@@ -22,8 +22,8 @@ namespace sluice {
 // Of one worker.
 class CpuRunner {
  public:
-  // `plan` and `account` outlive it. Without `bursts` every packet goes by tiles.
-  CpuRunner(const Plan& plan, Account& account, bool bursts);
+  // `plan`, `router` and `account` outlive it. Without `bursts` every packet goes by tiles.
+  CpuRunner(const Plan& plan, const Router& router, Account& account, bool bursts);
 
   // The walk whose packets it runs from here on.
   void on(Walk& walk) { walk_ = &walk; }
@@ -85,7 +85,13 @@ class CpuRunner {
   Selection run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view,
                              const Selection& packets);
 
+  void run_burst(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst, uint32_t alive,
+                 uint32_t from, uint32_t begin);
+  bool takes_burst(const PlanNode& node, const PlanTarget& to) const;
+  void enter(const PlanTarget& to, const BatchView& view, FastBurst& burst, uint32_t lanes);
+
   const Plan& plan_;
+  const Router& router_;
   Account& account_;
   Walk* walk_ = nullptr;
   std::unique_ptr<Tile> tiles_[2];

@@ -34,8 +34,11 @@ Selection CpuRunner::gather_bursts(const BatchView& view, const Selection& packe
     filled->count -= extra;
     code_.close(*filled, trim);
     burst = full(filled);
-    burst->clear();
-    if (extra != 0) burst->take_extra(*filled, extra);
+    if (extra != 0) {
+      burst->take_extra(*filled, extra);
+    } else {
+      burst->clear();
+    }
   };
   // What the source reads next: a line or two a packet, a few at a time, so that memory has all this time to bring
   // them.
@@ -93,7 +96,7 @@ Selection CpuRunner::gather_bursts(const BatchView& view, const Selection& packe
       continue;
     }
     LinkedRows of_four, of_six;
-    uint32_t others = 0, linked_rows = 0;  // these have a tag or are IPv6
+    uint32_t others = 0, linked_rows = 0;  // these have a tag, are IPv6, fragments, or have options
     uint32_t seen[kFastForms] = {};        // packets by form
     if (!form || expects_others_) {
       others = sort_rows(view, from, n, of_four, of_six, odd);
@@ -106,26 +109,25 @@ Selection CpuRunner::gather_bursts(const BatchView& view, const Selection& packe
           for (uint32_t i = 0; i < of_four.count; ++i) tagged += (of_four.link[i] & 0xffff) == l3_of(of);
         }
       }
-      if (form && seen[static_cast<uint32_t>(*form)] != 0) {
-        // Those of the form that was tried were not taken before, and are not now.
-        LinkedRows& sorted = family_of(*form) == 6 ? of_six : of_four;
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < sorted.count; ++i) {
-          if ((sorted.link[i] & 0xffff) == l3_of(*form)) {
-            odd[others++] = sorted.row[i];
-          } else {
-            sorted.move(i, kept++);
-          }
-        }
-        sorted.count = kept;
-      }
     } else {
       std::memcpy(odd, rest, n * sizeof rest[0]);
       others = n;
     }
     const auto take = [&](const LinkedRows& linked, FastBurst*& burst) {
       fill(burst, linked.count, [&](uint32_t at, uint32_t some, FastBurst& to) {
+        const uint32_t before = to.count;
         others += gather_linked(view, linked, at, some, to, odd + others);
+        if (to.family == 6) return;
+        // Fragments, and packets with options, have no form that is worth being tried first.
+        for (uint32_t i = before; i < to.count; ++i) {
+          const uint32_t l3 = to.l3(i);
+          if (to.places[i] == (l3 | (l3 + kIpv4HeaderBytes) << 16) &&
+              (to.rest[i] & uint32_t{FlowKey::kFragment} << 22) == 0) {
+            continue;
+          }
+          --seen[(l3 - kFastL3) / kVlanTagBytes];
+          linked_rows += l3 == kFastL3;
+        }
       });
     };
     if (of_four.count != 0) take(of_four, four);
@@ -146,7 +148,8 @@ Selection CpuRunner::gather_bursts(const BatchView& view, const Selection& packe
       for (uint32_t m = asked; m != 0; m &= m - 1) {
         const Packet& p = tile.packet[std::countr_zero(m)];
         const bool wide = p.key.family == 6;
-        linked_rows += wide | (p.vlan_count != 0);
+        const bool common = (p.ip_flags & Headers::kIpv4Options) == 0 && (p.key.bits & FlowKey::kFragment) == 0;
+        linked_rows += wide | (p.vlan_count != 0) | !common;
         if (!wide && p.vlan_count <= kFastMostTags) ++seen[p.vlan_count];
         if (wide && p.vlan_count == 0) ++seen[static_cast<uint32_t>(FastForm::kIpv6)];
       }
@@ -234,6 +237,54 @@ void CpuRunner::finish_fast(const PlanNode& node, const Program& program, const 
                             uint32_t alive, uint32_t begin, uint32_t marked) {
   burst.hopped = burst.rewritten = burst.detailed = 0;
   burst.marked = marked;
+  account_.stats.fast += static_cast<uint64_t>(std::popcount(alive));
+  run_burst(node, program, view, burst, alive, 0, begin);
+}
+
+// Whether packets go on in the burst in which they leave `node`, and where: what a cycle brings back waits for the next
+// round.
+bool CpuRunner::takes_burst(const PlanNode& node, const PlanTarget& to) const {
+  if (to.node == ~0u || to.node <= static_cast<size_t>(&node - plan_.nodes.data())) return false;
+  const PlanNode& next = plan_.nodes[to.node];
+  if (next.type == PlanNode::Type::kHost) return router_.elements[next.elements[0]]->takes_bursts();
+  return next.type == PlanNode::Type::kSegment && !next.wide &&
+         cpu_fast_kernel(walk_->program(next).stages[next.entries[to.input]].kind) != nullptr;
+}
+
+// The lanes of a burst, of which nobody else reads columns, at an input of a node that takes bursts.
+void CpuRunner::enter(const PlanTarget& to, const BatchView& view, FastBurst& burst, uint32_t lanes) {
+  const PlanNode& node = plan_.nodes[to.node];
+  if (node.type == PlanNode::Type::kSegment) {
+    const uint8_t from = node.entries[to.input];
+    return run_burst(node, walk_->program(node), view, burst, lanes, from, from);
+  }
+  const unsigned e = node.elements[0];
+  account_.arrive(e, static_cast<uint64_t>(std::popcount(lanes)),
+                  sum_of(lanes, [&](uint32_t i) { return burst.bytes(i); }));
+  const uint32_t passed = router_.elements[e]->burst(*walk_->batch, burst, lanes);
+  const bool goes_on = passed != 0 && node.connects(0) && takes_burst(node, node.exits[0]);
+  const uint32_t leaving = goes_on ? lanes & ~passed : lanes;
+  if (leaving != 0) {
+    code_.commit(view, burst, leaving, true);
+    burst.fill_keys();
+  }
+  for_lanes(leaving, [&](uint32_t i) {
+    const bool passes = (passed >> i & 1) != 0;
+    const uint8_t output = passes ? uint8_t{0} : burst.output[i];
+    Packet p;
+    registers_of(view, burst, i, p);
+    p.reason = passes ? DropReason::kNone : burst.reason[i];
+    if (!node.connects(output)) return account_.drop(e, reason_to_leave(p.reason));
+    store(view, burst.row[i], node.live_out[output], p);
+    walk_->to(node.exits[output]).add(burst.row[i]);
+  });
+  if (goes_on) enter(node.exits[0], view, burst, passed);
+}
+
+// Runs the lanes of `alive`, which enter at stage `from`, from stage `begin` to the end of the program, and on through
+// nodes that take bursts; the stages before `begin` have passed them.
+void CpuRunner::run_burst(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
+                          uint32_t alive, uint32_t from, uint32_t begin) {
   Tile& tile = *tiles_[0];  // of packets that leave the burst
   tile.count = 0;
   const auto leave = [&](uint32_t lanes, auto&& path_of) {
@@ -245,25 +296,37 @@ void CpuRunner::finish_fast(const PlanNode& node, const Program& program, const 
       registers_of(view, burst, i, tile.packet[lane]);
     });
   };
+  const auto takes = [&](uint8_t path) {
+    return path != kPathDropped && path >= kPathExit && takes_burst(node, node.exits[path - kPathExit]);
+  };
+  const uint32_t last = (begin != from ? program.fast : burst_end(program, from)) - 1;
+  // These go on in the burst: of one path, as what other lanes do there may change their columns.
+  uint32_t on = 0;
+  uint8_t on_path = kPathDropped;
   uint32_t counted = 0;
   uint64_t bytes = 0;
-  account_.stats.fast += static_cast<uint64_t>(std::popcount(alive));
-  for (uint32_t s = 0; s < program.fast && alive != 0; ++s) {
+  for (uint32_t s = from; s <= last && alive != 0; ++s) {
     const StageSlot& slot = program.stages[s];
-    if (s <= 1 || alive != counted || program.stages[s - 1].moves_extent != 0) {
-      // The first stage sees what came; it trims the padding.
-      bytes = s == 0 ? sum_of(alive, [&](uint32_t i) { return burst.length[i]; })
-                     : sum_of(alive, [&](uint32_t i) { return burst.bytes(i); });
+    if (s <= from + 1 || alive != counted || program.stages[s - 1].moves_extent != 0) {
+      // The first stage of all sees what came; it trims the padding.
+      bytes = s == 0 && begin != 0 ? sum_of(alive, [&](uint32_t i) { return burst.length[i]; })
+                                   : sum_of(alive, [&](uint32_t i) { return burst.bytes(i); });
       counted = alive;
     }
     const uint32_t came = alive;
     if (s >= begin) alive = cpu_fast_kernel(slot.kind)(slot, burst, alive);
     uint32_t leaving = 0;
     for (uint32_t m = came & ~alive; m != 0; m &= m - 1) {
-      const uint8_t output = burst.output[std::countr_zero(m)] & 15;
-      if (slot.next[output] != kPathDropped) leaving |= m & (0u - m);
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      const uint8_t path = slot.next[burst.output[lane] & 15];
+      if (path == kPathDropped) continue;
+      leaving |= m & (0u - m);
+      if (s != last || burst.reason[lane] != DropReason::kNone || (on != 0 ? path != on_path : !takes(path))) continue;
+      on_path = path;
+      on |= m & (0u - m);
     }
     account_.stage(slot.element, came, bytes, came & ~alive & ~leaving, BurstLanes{*this, burst});
+    leaving &= ~on;
     if (leaving != 0) {
       const uint32_t first = tile.count;
       code_.commit(view, burst, leaving, true);
@@ -275,36 +338,43 @@ void CpuRunner::finish_fast(const PlanNode& node, const Program& program, const 
       });
     }
   }
-  const uint32_t next = tile.count != 0 ? 1 : program.fast;
+  const uint32_t next = tile.count != 0 ? from + 1 : last + 1;
   if (alive != 0) {
-    const StageSlot& last = program.stages[program.fast - 1];
-    const uint8_t path = last.next[0];
+    const StageSlot& slot = program.stages[last];
+    const uint8_t path = slot.next[0];
     // The rest of the program, or a later node, wants registers; of what looks at lengths it is the family alone.
     const bool exits = path != kPathDropped && path >= kPathExit;
     const FieldMask wanted = exits ? node.live_out[path - kPathExit] & ~(kFieldFrame | kFieldExtent) : FieldMask{0};
     const bool family = wanted != 0 && (wanted & ~(kFieldL3 | kFieldKey)) == 0 &&
                         plan_.nodes[node.exits[path - kPathExit].node].by_lengths;
     const bool registers = path != kPathDropped && (!exits || (wanted != 0 && !family));
-    code_.commit(view, burst, alive, registers || family);
-    if (family) for_lanes(alive, [&](uint32_t i) { view.key[burst.row[i]].family = burst.family; });
-    if (path == kPathDropped) {
-      account_.drop(last.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(alive)));
-    } else if (registers) {
-      leave(alive, [&](uint32_t) { return path; });
+    if (registers && on == 0 && takes(path)) {
+      on = alive;
+      on_path = path;
     } else {
-      const PlanTarget target = node.exits[path - kPathExit];
-      Selection& to = walk_->to(target);
-      add_rows(burst, alive, to);
-      // Nothing changes the packets from here on.
-      if (view.egress_note != nullptr && plan_.nodes[target.node].leaves_as_is) {
-        code_.note_egress(view, burst, alive);
+      code_.commit(view, burst, alive, registers || family);
+      if (family) for_lanes(alive, [&](uint32_t i) { view.key[burst.row[i]].family = burst.family; });
+      if (path == kPathDropped) {
+        account_.drop(slot.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(alive)));
+      } else if (registers) {
+        leave(alive, [&](uint32_t) { return path; });
+      } else {
+        const PlanTarget target = node.exits[path - kPathExit];
+        Selection& to = walk_->to(target);
+        add_rows(burst, alive, to);
+        // Nothing changes the packets from here on.
+        if (view.egress_note != nullptr && plan_.nodes[target.node].leaves_as_is) {
+          code_.note_egress(view, burst, alive);
+        }
       }
     }
   }
-  if (tile.count == 0) return;
-  start_tile(tile);
-  run_stages(program, node, tile, next, program.stage_count, false);
-  finish_tile(node, view, tile);
+  if (tile.count != 0) {
+    start_tile(tile);
+    run_stages(program, node, tile, next, program.stage_count, false);
+    finish_tile(node, view, tile);
+  }
+  if (on != 0) enter(node.exits[on_path - kPathExit], view, burst, on);
 }
 
 // Takes packets that enter at the first stage through the segment in bursts: while one waits for what its lookups ask

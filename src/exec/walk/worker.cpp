@@ -92,7 +92,7 @@ class Worker::Context final : public HostContext {
 };
 
 Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool bursts)
-    : plan_(plan), router_(router), account_(id), cpu_(plan, account_, bursts) {
+    : plan_(plan), router_(router), account_(id), cpu_(plan, router, account_, bursts) {
   account_.stats.elements.resize(router.elements.size());
   uint32_t inputs = 0;
   for (const PlanNode& node : plan.nodes) {
