@@ -273,7 +273,7 @@ TEST_F(BenchWireTest, ASignalEndsItWithTheReportOfWhatWasMeasured) {
   EXPECT_EQ(report["results"][0]["trials"][0]["lost"], 0);
 }
 
-TEST_F(BenchWireTest, WhatCannotBeMeasuredIsAnErrorThatSaysWhy) {
+TEST_F(BenchWireTest, SaysWhyItCannotMeasure) {
   cable();
   ASSERT_TRUE(NetNamespace::veth(*bench_, "x0", *bench_, "x1", 1).ok());
   ASSERT_TRUE(bench_->run("ip link set x1 down").ok());

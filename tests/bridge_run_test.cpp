@@ -105,7 +105,7 @@ TEST_F(BridgeLiveTest, HostsReachEachOtherByPingAndTcp) {
   EXPECT_TRUE(report["conserved"].get<bool>());
 }
 
-TEST_F(BridgeLiveTest, WhatIsNoIpPassesByItsKindBothWaysAndWhatTheListDeniesNeither) {
+TEST_F(BridgeLiveTest, PassesArpAndStpBothWaysAndDeniedPacketsNeither) {
   const Bytes arp = ether(0xffffffffffff, 0x0806);
   Bytes tagged_arp = arp;
   tagged_arp.insert(tagged_arp.begin() + 12, {0x81, 0, 0, 7});

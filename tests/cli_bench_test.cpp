@@ -76,7 +76,7 @@ TEST_F(CliBenchTest, ARowThatTheHostDidHasAReasonAndNoFigures) {
   EXPECT_NE(text.out.find("on the host: "), std::string::npos) << text.out;
 }
 
-TEST_F(CliBenchTest, WhatMeasuresNothingIsNoSuccess) {
+TEST_F(CliBenchTest, FailsWhereNothingIsMeasured) {
   write("rib", "192.0.2.0/24 a\n10.0.0.0/8 b\n");
   const struct {
     const char *command, *what;

@@ -55,7 +55,7 @@ TEST_F(CliConfineTest, AProcessOfAnotherUserHasNoRightsOfRoot) {
   EXPECT_FALSE(exists("sock"));
 }
 
-TEST_F(CliConfineTest, WhoCannotBecomeThatUserIsTold) {
+TEST_F(CliConfineTest, SaysThatTheUserCannotBeChanged) {
   const Said unknown = sluice("run --user no-such-user --routes rib --in in.pcap");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_NE(unknown.err.find("there is no user 'no-such-user'"), std::string::npos) << unknown.err;

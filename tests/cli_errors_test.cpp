@@ -71,7 +71,7 @@ TEST_F(CliErrorsTest, WrongCommandLines) {
          "error: --device: there is no device 'cud'\n  help: did you mean 'cuda'?\n");
 }
 
-TEST_F(CliErrorsTest, WhatIsWrongWithAnOptionIsASentence) {
+TEST_F(CliErrorsTest, SayWhatIsWrongWithAnOptionInASentence) {
   const auto says = [&](const std::string& arguments, const std::string& sentence, const std::string& command) {
     expect(arguments, 2, "error: " + sentence + "\n  help: see 'sluice " + command + " --help'\n");
   };

@@ -398,7 +398,7 @@ TEST_F(CliFaultsTest, CompiledTables) {
          {"tables edge.acl edge.img rib.img", {}}});
 }
 
-TEST_F(CliFaultsTest, WhatIsOnlyPrinted) {
+TEST_F(CliFaultsTest, CommandsThatOnlyPrint) {
   sweep({{"explain --in in.pcap --number 7 --acl edge.acl --routes rib", {}, true},
          {"elements IPRoute", {}, true},
          {"doctor", {}, false, {0, 3, 4}},
@@ -510,7 +510,7 @@ TEST_F(CliFaultsTest, AProcessThatSaves) {
   }
 }
 
-TEST_F(CliFaultsTest, WhoAsksAProcess) {
+TEST_F(CliFaultsTest, CommandsThatAskAProcess) {
   const pid_t server = spawn("run -q --acl edge.acl --routes rib --in in.pcap --control sock --wait", ".s", ".se");
   for (int i = 0; i < 5000 && sluice("show runtime --socket sock").code != 0; ++i) ::usleep(2000);
   inputs_ = files();

@@ -50,7 +50,7 @@ TEST_F(CliHelpTest, HelpOfACommandIsThatOfItsOption) {
   EXPECT_EQ(sluice("help bench rout").code, 2);
 }
 
-TEST_F(CliHelpTest, WhatAsksARunningProcessIsARow) {
+TEST_F(CliHelpTest, HasARowForEveryCommandOfARunningProcess) {
   std::set<std::string> shown, rows, groups;
   for (const CommandRow& row : command_rows()) {
     if (!row.on_command_line) continue;

@@ -236,7 +236,7 @@ TEST_F(CliInputsTest, AWriterThatIsThereFirstIsHeard) {
   EXPECT_EQ(two.json()["packets_in"], 900) << two.err;
 }
 
-TEST_F(CliInputsTest, WhatCanBeReadButOnceIsNamedOnce) {
+TEST_F(CliInputsTest, NamesAPipeOnce) {
   const char* const wrong[] = {"run --routes - --acl - --in in.pcap < rib",
                                "run --routes /dev/stdin --acl - --in in.pcap",
                                "run --routes rib --adjacencies - --in - < adj",
@@ -270,7 +270,7 @@ TEST_F(CliInputsTest, WhatCanBeReadButOnceIsNamedOnce) {
 }
 
 // All are opened before any is read: a FIFO that nobody writes to hides nothing.
-TEST_F(CliInputsTest, WhatIsMissingIsToldBeforeAnyWait) {
+TEST_F(CliInputsTest, ReportsMissingFilesBeforeAnyWait) {
   for (const char* arguments :
        {"run --routes fifo --acl none --in in.pcap", "run --routes fifo --in none",
         "classify --rules fifo --trace none", "classify --rules none --in fifo",
@@ -307,7 +307,7 @@ TEST_F(CliInputsTest, AWaitIsInterrupted) {
 }
 
 // Devices that never end, folders, nothing at all: a clear error that names it, soon and in little memory.
-TEST_F(CliInputsTest, WhatIsNoInputEndsInAnError) {
+TEST_F(CliInputsTest, EndsInAnErrorForFilesThatAreNoInput) {
 #if defined(SLUICE_SANITIZED)
   const std::string bound;
 #else

@@ -79,7 +79,7 @@ TEST_F(CliPrioritiesTest, LongFramesFillChunks) {
   }
 }
 
-TEST_F(CliPrioritiesTest, WhatDoesNotFitIsSaid) {
+TEST_F(CliPrioritiesTest, ReportsOptionsThatDoNotFit) {
   const auto refused = [&](const std::string& arguments, int code, const char* why) {
     const Said said = sluice("run " + arguments);
     EXPECT_EQ(said.code, code) << arguments;

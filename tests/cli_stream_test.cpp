@@ -259,7 +259,7 @@ TEST_F(CliStreamTest, InterfacesOfACaptureMayDiffer) {
 }
 
 // Where an element writes them, what leaves is Ethernet.
-TEST_F(CliStreamTest, WhatIsRewrittenLeavesAsEthernet) {
+TEST_F(CliStreamTest, WritesRewrittenPacketsAsEthernet) {
   write("rib", "0.0.0.0/0 a\n::/0 a\n");
   write("adj", "a 02:00:00:00:00:0a 02:00:00:00:00:01 1\n");
   std::string wanted;

@@ -372,7 +372,7 @@ TEST_F(CliSuiteVppTest, WithoutVppARowSaysSo) {
   EXPECT_EQ(reason("r"), "not measured here: this VPP does not load the plug-in");
 }
 
-TEST_F(CliSuiteVppTest, WhatItRefusesAndWhatIsNotOfThisBuildHasNoFigure) {
+TEST_F(CliSuiteVppTest, GivesNoFigureForRefusedAndMissingRows) {
   write_program("echo '{\"error\": {\"message\": \"rules have counted other packets\"}}' >&2; exit 5\n");
   EXPECT_EQ(sluice(suite_ + "--vpp vpp -o r").code, 5);
   EXPECT_EQ(reason("r"), "refused: rules have counted other packets");
@@ -782,7 +782,7 @@ TEST_F(CliCompareTest, EqualBuildsShowNoRegressionHoweverOftenTheyAreCompared) {
   }
 }
 
-TEST_F(CliCompareTest, WhatTheMachineDidIsNotTheProgramsFault) {
+TEST_F(CliCompareTest, TellsTheMachineFromTheProgram) {
   // Memory of the second run is a quarter slower, or gets slower meanwhile.
   for (const bool drifts : {false, true}) {
     MadeUpReport a(1), b(2);

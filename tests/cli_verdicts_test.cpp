@@ -85,7 +85,7 @@ TEST_F(CliVerdictsTest, AListWithoutRoutesIsAFirewallInFrontOfAWire) {
 }
 
 // Nothing of what a rule can say fits them: the default decides, and a frame that passes is the one that came.
-TEST_F(CliVerdictsTest, WhatIsNoIpPacketGetsTheDefaultOfAFilter) {
+TEST_F(CliVerdictsTest, GivesPacketsThatAreNotIpTheDefaultOfAFilter) {
   const PacketBuilder good = udp4("10.0.0.1", "192.0.2.7").ports(1000, 80);
   const Frames frames = {
       PacketBuilder::ether(0x0806).payload(46).build(),  // ARP

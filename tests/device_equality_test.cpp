@@ -469,7 +469,7 @@ TEST(DeviceEquality, MarksComeBack) {
 
 // A lookup between Strip and Unstrip, as Click's graphs have it: what was taken off comes back as it was, also where a
 // frame has been edited in between. What was not taken off in the same segment stays the host's.
-TEST(DeviceEquality, WhatWasStrippedComesBack) {
+TEST(DeviceEquality, BringsStrippedHeadersBack) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(2000), 13);
   const auto text = [&](const std::string& between, const std::string& behind) {

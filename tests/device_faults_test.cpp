@@ -213,7 +213,7 @@ class HeldDevices {
 
 // Devices are given up with records in their hands, and then do these a few at a time, between commits, while the host
 // goes on with later packets in the memory that it would use again.
-TEST(DeviceFaults, WhatALateDeviceWritesMeetsNoPacket) {
+TEST(DeviceFaults, KeepTheWritesOfALateDeviceFromEveryPacket) {
   const TempDir dir;
   constexpr uint32_t kPackets = 2500;
   constexpr uint32_t kBatch = 64;

@@ -239,7 +239,7 @@ TEST_F(EgressQosEquality, SinksThatDoNotReadFramesCountByClassAndTime) {
 }
 
 // Most packets leave by the fast path, on the host or behind a device, and their frames are not read again.
-TEST_F(EgressQosEquality, WhatWasNotedIsWhatTheFramesSay) {
+TEST_F(EgressQosEquality, NotesWhatTheFramesSay) {
   std::vector<Timed> in = timed_packets(2000, 5);
   // Runs of common packets between the others: whole bursts, and parts of them.
   std::mt19937_64 random(6);

@@ -81,7 +81,7 @@ TEST_F(ExamplesTest, PacketsLongerThanARegionAreDroppedAndCounted) {
   EXPECT_EQ(said.json()["drops"]["too-big"], 700 - out) << said.out;
 }
 
-TEST_F(ExamplesTest, WhatCannotBeHadIsSaid) {
+TEST_F(ExamplesTest, NamesMissingParts) {
   const auto check = [&](const std::string& text) {
     write("t.click", text);
     return sluice("check t.click --map dpdk:0=pcap:t.pcap");

@@ -290,7 +290,7 @@ TEST_P(GraphSwap, ClassesKeepTheirOrder) {
   }
 }
 
-TEST_P(GraphSwap, WhatWaitsForItsClassStaysThere) {
+TEST_P(GraphSwap, KeepsPacketsThatWaitForTheirClass) {
   const TempDir dir;
   RunOptions options;
   options.workers = GetParam();

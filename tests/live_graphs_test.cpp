@@ -584,7 +584,7 @@ TEST_F(LiveSwapRouterTest, AnInterfaceThatOnlySentReceivesToo) {
   EXPECT_EQ(done()["packets_out"], 30);
 }
 
-TEST_F(LiveSwapRouterTest, WhatIsNoLongerReceivedIsTheKernelsAgain) {
+TEST_F(LiveSwapRouterTest, GivesInterfacesBackToTheKernel) {
   // Packets that the router's kernel has had.
   const auto kernel_had = [&] {
     const auto said = router_->run("awk '/^Ip: [0-9]/ { print $4 }' /proc/self/net/snmp");

@@ -170,7 +170,7 @@ TEST_F(LiveRunTest, FramesLongerThanTheMtuAreTooBigAndTheOthersLeaveInOrder) {
   }
 }
 
-TEST_F(LiveRunTest, WhatARingHasNoRoomForIsTxFullAndItsChunksAreGivenBack) {
+TEST_F(LiveRunTest, DropsAsTxFullWhereTheRingIsFullAndFreesTheChunks) {
   // Nobody reads the ring; net_null gives frames as long as the pool has chunks, and these are fewer than are asked
   // for.
   write("full.click", "FromDPDKDevice(\"net_null0,size=60\") -> ToDPDKDevice(net_ring0);\n");
@@ -185,7 +185,7 @@ TEST_F(LiveRunTest, WhatARingHasNoRoomForIsTxFullAndItsChunksAreGivenBack) {
   EXPECT_EQ(report["ports"][1]["tx"][0]["packets"], 1023);
 }
 
-TEST_F(LiveRunTest, WhatIsMissingIsSaid) {
+TEST_F(LiveRunTest, NamesMissingInterfaces) {
   const auto inside = router_->enter();
   const Said none = sluice("run --acl edge.acl --in d7 --out d1");
   EXPECT_EQ(none.code, 3);

@@ -165,7 +165,7 @@ TEST_F(LiveTablesTest, AnAccessListByTheLine) {
   EXPECT_EQ(live.runtime->publisher().generation(), 3u);
 }
 
-TEST_F(LiveTablesTest, WhatIsWrongChangesNothingAndIsSaidWithItsPlace) {
+TEST_F(LiveTablesTest, ReportWrongLinesAtTheirPlacesAndChangeNothing) {
   Live live(graph());
   const std::string before = live.list();
   const auto fault = [&](const std::string& text) {
@@ -364,7 +364,7 @@ TEST_F(LiveTablesTest, AWholeListMuchLikeTheOneBefore) {
 
 // `auto`: what is best when the list is read; of a list that changes what takes patches, or is short.
 // What asks for what is there already leaves all as it is, by whatever way it comes.
-TEST_P(LiveTablesSteps, WhatChangesNothingIsNoGeneration) {
+TEST_P(LiveTablesSteps, PublishNoGenerationWithoutAChange) {
   for (const bool long_list : {false, true}) {
     const std::string text = graph(GetParam());
     std::string list = testing::read_file(dir_ / "edge.acl");
@@ -439,7 +439,7 @@ TEST_P(LiveTablesSteps, WhatChangesNothingIsNoGeneration) {
 
 // Who looks while a table is read and built finds what packets meet, and does not wait. A lock that is given on in
 // turn makes this exact: who waits for it when the change lets it go has it then, and at no other time.
-TEST_F(LiveTablesTest, WhoLooksWaitsForNoTableAndSeesThatOfNow) {
+TEST_F(LiveTablesTest, ShowTheTablesOfNowWithoutWaiting) {
   std::string many;
   for (int i = 0; i < 700; ++i) many += fmt::format("deny tcp from 10.{}.{}.0/24 to any\n", i / 250, i % 250);
   struct Case {

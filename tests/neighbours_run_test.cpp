@@ -184,7 +184,7 @@ TEST_F(NeighboursRunTest, NextHopsAreAddressesOfBothFamiliesAndOfTheirLink) {
   EXPECT_EQ(dropped(report, "unresolved-neighbour"), 0) << report.dump();
 }
 
-TEST_F(NeighboursRunTest, WhatWaitsAtTheEndIsDroppedAndCounted) {
+TEST_F(NeighboursRunTest, DropsAndCountsPacketsThatStillWaitAtTheEnd) {
   start("--routes rib --in d0 --out d1 --method af_packet");
   auto near = Wire::open(*gen_, "g0"), far = Wire::open(*sink_, "s0");
   ASSERT_TRUE(near.ok() && far.ok());

@@ -368,7 +368,7 @@ TEST(PacketOrder, CopiesOfCopiesEndSomewhere) {
 }
 
 // One packet becomes more than there is room for: the rest is counted as such, and the packets behind it go on.
-TEST(PacketOrder, WhatOneBatchMakesIsBounded) {
+TEST(PacketOrder, BoundsThePacketsThatOneBatchGenerates) {
   const TempDir dir;
   write_sent(dir / "in", {{0, udp4("10.0.0.1", "192.0.2.9").ports(1, 2).build()}});
   std::string text = "FromDump(" + (dir / "in") + ") -> a :: Tee(64);\n";
@@ -388,7 +388,7 @@ TEST(PacketOrder, WhatOneBatchMakesIsBounded) {
 }
 
 // Packets are handed to what makes others of them; nobody asks it for one, where the others would have no way to go.
-TEST(PacketOrder, WhatMakesPacketsIsNotAskedForThem) {
+TEST(PacketOrder, AsksNoGeneratingElementForPackets) {
   const TempDir dir;
   write_sent(dir / "in", {{0, udp4("10.0.0.1", "192.0.2.9").ports(1, 2).payload(1200).build()}});
   const std::string in = "FromDump(" + (dir / "in") + ", STOP true) -> IPInput -> Queue";

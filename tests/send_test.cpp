@@ -81,7 +81,7 @@ TEST_F(SendTest, EveryPacketArrivesOnceWholeAndInOrder) {
 }
 
 // A frame longer than the MTU does not leave, and is not counted as if it had.
-TEST_F(SendTest, WhatIsRefusedIsNotSent) {
+TEST_F(SendTest, SendsNoRefusedPacket) {
   if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
   auto near = NetNamespace::create(), far = NetNamespace::create();
   ASSERT_TRUE(near.ok() && far.ok());
@@ -121,7 +121,7 @@ TEST_F(SendTest, WhatIsRefusedIsNotSent) {
   }
 }
 
-TEST_F(SendTest, WhatCannotBeSentIsAnErrorThatSaysWhy) {
+TEST_F(SendTest, SaysWhyAPacketCannotBeSent) {
   (void)capture(1, "in.pcap");
   ASSERT_TRUE(CaptureWriter::create(path("empty.pcap"))->commit().ok());
   const std::pair<const char*, const char*> kWrong[] = {

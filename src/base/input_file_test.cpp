@@ -351,7 +351,7 @@ TEST_F(InputFileTest, DamageIsTheSameErrorHoweverMuchIsAskedFor) {
   }
 }
 
-TEST_F(InputFileTest, WhatIsNotSupportedIsNamed) {
+TEST_F(InputFileTest, NamesUnsupportedFormats) {
   for (const auto& [bytes, said] : {std::pair<std::string, std::string>{"PK\x03\x04 and more", "zip archives"},
                                     {"\x04\x22\x4d\x18 and more", "lz4"}}) {
     const std::string name = put("file", bytes);
@@ -360,7 +360,7 @@ TEST_F(InputFileTest, WhatIsNotSupportedIsNamed) {
 }
 
 // Times of 1986, 2005 and 1991 at the start of a routing dump are the first bytes of a compressed file.
-TEST_F(InputFileTest, WhatOnlyBeginsLikeAMagicIsPlain) {
+TEST_F(InputFileTest, TakesAFileThatOnlyBeginsLikeAMagicForPlain) {
   for (const std::string& start : {std::string("\x1f\x8b\x00\x01", 4), std::string("BZh\x00\x00\x0d", 6),
                                    std::string("BZh5 text"), std::string("BZ"), std::string("\x1f\x8b")}) {
     const std::string bytes = start + std::string(start.size() < 4 ? 0 : 40, 'x');
@@ -408,7 +408,7 @@ TEST_F(InputFileTest, DevicesAreNoTexts) {
   EXPECT_EQ(InputFile::open(empty)->table().error().message, empty + ": it is empty");
 }
 
-TEST_F(InputFileTest, WhatCannotBeOpenedIsNamed) {
+TEST_F(InputFileTest, NamesAFileThatCannotBeOpened) {
   EXPECT_EQ(whole_of(path("none")), "ERROR " + path("none") + ": cannot open: No such file or directory");
   EXPECT_EQ(whole_of(folder), "ERROR " + folder.string() + ": cannot read: it is a directory");
   const std::string secret = put("secret", "x");

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-TEST(Printable, WhatATerminalActsOnIsWrittenOut) {
+TEST(Printable, WritesTerminalControlCharactersOut) {
   EXPECT_EQ(printable("10.0.0.0/8 via a\n\tb"), "10.0.0.0/8 via a\n\tb");
   EXPECT_EQ(printable("\x1b[31mX\x07\r"), "\\x1b[31mX\\x07\\x0d");
   EXPECT_EQ(printable(std::string_view("\0a", 2)), "\\x00a");

@@ -57,7 +57,7 @@ TEST(TurnLock, HoldsOneAtATime) {
   lock.unlock();
 }
 
-TEST(TurnLock, WhoGaveUpIsNotGivenIt) {
+TEST(TurnLock, IsNotGivenToAThreadThatGaveUp) {
   TurnLock lock;
   lock.lock();
   std::atomic<bool> gave_up{false}, had{false};

@@ -27,7 +27,7 @@ class UnfinishedTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(UnfinishedTest, WhatIsListedGoesAndNothingElse) {
+TEST_F(UnfinishedTest, RemovesListedFilesAndNothingElse) {
   const std::string listed = make("listed"), moved = make("moved"), done = make("done"), other = make("other");
   const Unfinished one(listed);
   Unfinished two(moved);

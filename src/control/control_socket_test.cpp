@@ -192,7 +192,7 @@ TEST_F(Sockets, ARequestThatDoesNotComeWholeIsLeft) {
   ::close(fd);
 }
 
-TEST_F(Sockets, WhoIsIdleIsLeft) {
+TEST_F(Sockets, LeaveIdleClients) {
   ControlLimits limits;
   limits.idle_ns = 50'000'000;
   const auto socket = served(limits);
@@ -201,7 +201,7 @@ TEST_F(Sockets, WhoIsIdleIsLeft) {
   ::close(idle);
 }
 
-TEST_F(Sockets, WhoTakesNoAnswerIsLeft) {
+TEST_F(Sockets, LeaveClientsThatTakeNoAnswer) {
   // More than the buffers between the two hold.
   const std::string line = std::string(size_t{1} << 20, 'x') + "\n";
   // On a machine that is busy with other things the request itself may not come whole within the limit: then a longer
@@ -427,7 +427,7 @@ TEST_F(Sockets, AnAnswerThatTakesLongKeepsNobodyElseWaiting) {
 
 // A change asks right before it is made. Whoever has closed its connection by then has it not; who only says that it
 // asks nothing more has. At once, later, and behind another's.
-TEST_F(Sockets, WhatAClientGaveUpIsNotChanged) {
+TEST_F(Sockets, MakeNoChangeThatAClientGaveUp) {
   std::atomic<bool> go{false}, waits{false};
   std::atomic<int> begun{0}, changes{0};
   const auto change = [&](bool now) {

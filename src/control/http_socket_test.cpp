@@ -112,7 +112,7 @@ TEST_F(HttpSocketTest, AHeadHasNoBody) {
   EXPECT_TRUE(said.ends_with("\r\n\r\n")) << said;
 }
 
-TEST_F(HttpSocketTest, WhatIsNoQuestionIsRefused) {
+TEST_F(HttpSocketTest, RefusesBytesThatAreNoRequest) {
   serve();
   for (const auto& [text, status] : {std::pair<std::string, const char*>{"nonsense\r\n\r\n", "400"},
                                      {"GET / HTTP/2\r\n\r\n", "400"},
@@ -174,7 +174,7 @@ TEST_F(HttpSocketTest, ManyThatSayNothingKeepNobodyOut) {
   EXPECT_TRUE(get("/here").ends_with("/here|-"));
 }
 
-TEST_F(HttpSocketTest, WhoIsSlowIsLeft) {
+TEST_F(HttpSocketTest, LeavesSlowClients) {
   HttpLimits limits;
   limits.slow_ns = 20'000'000;
   serve({}, limits);

@@ -145,7 +145,7 @@ TEST_F(LiveReload, ReadsEverythingWhereItIsAskedTo) {
 
 // Files that were written and say what they said: nothing is built, no packet meets another generation, and the next
 // reload need not read them.
-TEST_F(LiveReload, WhatSaysTheSameIsNoChange) {
+TEST_F(LiveReload, TakesFilesThatSayTheSameForUnchanged) {
   start();
   const TableSet before = tables_->tables();
   const auto again = [&](bool all) {

@@ -60,7 +60,7 @@ TEST_F(NotifySocketTest, SendsToPathsAndAbstractNames) {
   }
 }
 
-TEST_F(NotifySocketTest, WhatFindsNoRoomWaitsInOrderUnlessItIsOfNoUseLater) {
+TEST_F(NotifySocketTest, KeepsStatesInOrderWhereTheManagerDoesNotRead) {
   const std::string name = folder_ + "/notify";
   Manager manager(name);
   auto made = NotifySocket::create(name);

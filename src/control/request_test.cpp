@@ -54,7 +54,7 @@ TEST(Request, AStringEndsWhereverItStands) {
   }
 }
 
-TEST(Request, WhatIsTooMuchIsRefused) {
+TEST(Request, RefusesTooManyValues) {
   std::string fields = R"({"v":1)";
   for (int i = 0; i < 80'000; ++i) fields += fmt::format(",\"k{}\":1", i);
   EXPECT_EQ(fault(fields + "}"), "the request is not JSON: more than 65536 values");

@@ -435,7 +435,7 @@ INSTANTIATE_TEST_SUITE_P(Elements, WrongGraphTest, ::testing::ValuesIn(kWrongGra
                          [](const auto& param) { return std::string(param.param.name); });
 
 // Each class is misspelled in every way in one configuration, so that the unknown names are near one another as well.
-TEST(WrongGraphs, WhatIsSuggestedExists) {
+TEST(WrongGraphs, SuggestNamesThatExist) {
   Registry registry;
   register_elements(registry);
   ParseOptions options;

@@ -85,7 +85,7 @@ TEST(PacketBuilder, NoLinkStartsAtTheIpHeader) {
   EXPECT_EQ(Bytes(whole.begin() + 14, whole.end()), bare);
 }
 
-TEST(PacketBuilder, WhatIsWrongOnPurposeIsWrongOnlyThere) {
+TEST(PacketBuilder, MakesOneFieldWrongAndNoOther) {
   const Bytes right = udp4("10.0.0.1", "192.0.2.7").build();
   Bytes wrong = udp4("10.0.0.1", "192.0.2.7").bad_ip_checksum().build();
   EXPECT_NE(wrong, right);

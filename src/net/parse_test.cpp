@@ -223,7 +223,7 @@ TEST(Parse, VlanTagsAreWalkedAndTheOutermostIsKept) {
   EXPECT_EQ(five.headers.vlan_count, 4);
 }
 
-TEST(Parse, WhatIsNotIpKeepsItsEtherType) {
+TEST(Parse, KeepsTheEtherTypeOfOtherFrames) {
   const Parsed arp = parse(PacketBuilder::ether(0x0806).payload(28).build());
   EXPECT_EQ(arp.status, ParseStatus::kNotIp);
   EXPECT_EQ(arp.headers.ether_type, 0x0806);

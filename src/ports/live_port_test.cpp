@@ -541,7 +541,7 @@ TEST_P(LivePort, AFrameOfManySegmentsComesInPiecesOrIsCountedAsTooLong) {
   EXPECT_EQ(lengths, wanted);
 }
 
-TEST_P(LivePort, WhatItSendsDoesNotComeInAgain) {
+TEST_P(LivePort, DoesNotReceivePacketsThatItSends) {
   open();
   send_from_pool(*tx_[0], std::vector<Bytes>(10, numbered(1, 100)));
   ASSERT_EQ(from_wire(10).size(), 10u);

@@ -43,7 +43,7 @@ Frame make(bool v6, bool udp, unsigned tags, uint32_t payload, bool padded) {
   return made;
 }
 
-TEST(Offload, WhatWasLeftIsCompletedAndWhatIsCompleteStays) {
+TEST(Offload, CompletesPartialChecksumsAndKeepsCompleteOnes) {
   for (const bool v6 : {false, true}) {
     for (const bool udp : {false, true}) {
       for (const unsigned tags : {0u, 1u, 2u}) {
@@ -159,7 +159,7 @@ TEST(Offload, AFrameOfManySegmentsIsCutIntoThePacketsThatItStandsFor) {
   }
 }
 
-TEST(Offload, WhatCannotBeCutIsRefused) {
+TEST(Offload, RefusesSegmentsThatCannotBeCut) {
   const Bytes all = packet_of(false, false, 0, 1, 1, 0x10, Bytes(5000));
   const auto bytes = static_cast<uint32_t>(all.size());
   const VnetHeader good{VnetHeader::kNeedsChecksum, VnetHeader::kTcp4, 0, 1400, 34, 16};

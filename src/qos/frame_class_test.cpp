@@ -63,7 +63,7 @@ TEST(FrameClass, TheCodepointIsTheKeys) {
   }
 }
 
-TEST(FrameClass, WhatIsNotIpHasTheDefaultOne) {
+TEST(FrameClass, IsTheDefaultForFramesThatAreNotIp) {
   std::vector<uint8_t> frame = frame_of(kMaxVlanTags + 1, 4, 46);
   EXPECT_EQ(dscp_of_frame(frame.data(), static_cast<uint32_t>(frame.size())), 0u);
   frame = frame_of(0, 4, 46);

@@ -419,7 +419,7 @@ TEST(PriorityBuffers, ThreadsLoseAndReorderNothing) {
 }
 
 // The worker with the oldest chunk is slow: the others go on past it as far as there are places, and it commits all.
-TEST(PriorityBuffers, WhoeverFinishesTheHeadCommitsWhatIsReadyBehindIt) {
+TEST(PriorityBuffers, CommitFinishedJobsBehindTheHead) {
   PriorityBuffers buffers(1, 4);
   const ChunkRing& ring = buffers.view().rings[0];
   uint64_t sequence = 0;

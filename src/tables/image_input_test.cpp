@@ -54,7 +54,7 @@ TEST(ImageInput, TheSameFromAPipeAndCompressed) {
 }
 
 // Cut, extended, or with a header that claims any size: an error, and no more memory than there are bytes.
-TEST(ImageInput, WhatIsNotWholeIsRefused) {
+TEST(ImageInput, RefusesTruncatedImages) {
   const std::string bytes = an_image(1000);
   EXPECT_EQ(error_of(bytes), "no error");
   for (size_t n = 0; n < bytes.size(); n += 1 + n / 5) {

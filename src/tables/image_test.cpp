@@ -50,7 +50,7 @@ TEST_F(ImageTest, OlderImagesAreRefusedByTheirNumber) {
 }
 
 // As `cp other.img used.img` does, and a disk that fills up.
-TEST_F(ImageTest, WhatIsWrittenOverItsFileChangesNothing) {
+TEST_F(ImageTest, KeepsItsBytesWhereItsFileIsOverwritten) {
   ASSERT_TRUE(image.write(path).ok());
   auto opened = Image::open(path, ImageKind::kRoutes);
   ASSERT_TRUE(opened.ok());

@@ -119,7 +119,7 @@ TEST(Crc32, SetAndCheckAgreeOverAnyGroup) {
   }
 }
 
-TEST(Crc32Elements, WhatOneAppendsTheOtherTakesOff) {
+TEST(Crc32Elements, AppendAndTakeOffTheSameBytes) {
   const auto frame = udp4("10.0.0.1", "192.0.2.7").build();
   for (const char* mode : {"", "MODE click", "MODE fcs"}) {
     const std::string m = mode;

@@ -75,7 +75,7 @@ TEST_F(Forwarding, FromRouteToLinkHeader) {
             (std::vector<uint8_t>{0x81, 0, 0, 33, 0x86, 0xdd}));
 }
 
-TEST_F(Forwarding, WhatHasNowhereToGo) {
+TEST_F(Forwarding, DropsPacketsWithoutRouteOrNeighbour) {
   forward(udp4("10.0.0.1", "192.0.4.7")).drops(DropReason::kNoRoute).leaves_by(1);
   forward(udp4("10.0.0.1", "192.0.3.7")).drops(DropReason::kRouteDrop);
   forward(udp4("10.0.0.1", "203.0.113.7")).drops(DropReason::kRouteLocal);

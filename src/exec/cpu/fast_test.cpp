@@ -454,7 +454,7 @@ TEST(Fast, CommitsWhatEditsOfOneAfterAnotherMake) {
   EXPECT_GT(pushed, 100u);
 }
 
-TEST(Fast, WhatWasKeptComesBackWithTheResults) {
+TEST(Fast, GivesKeptRegistersBackWithTheResults) {
   uint64_t state = 3;
   Batch batch = mixed(128, 6);
   for (const bool run : {true, false}) {

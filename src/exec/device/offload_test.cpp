@@ -83,7 +83,7 @@ TEST(Offload, HeaderRecordsCarryTheBytesThatTheStagesTouch) {
   EXPECT_EQ(header("Classifier(126/1122) -> EtherMirror").in, (ByteRanges{{0, 12}, {126, 128}}));
 }
 
-TEST(Offload, WhatStandsBehindStripCountsFromTheSegmentsFirstByte) {
+TEST(Offload, CountsBytesBehindStripFromTheFirstByteOfTheSegment) {
   EXPECT_EQ(header("Strip(14) -> GetIPAddress(16) -> " + std::string(kLookup) + " -> Unstrip(14) -> EtherMirror"),
             (Crossing{{{0, 12}, {30, 34}}, {{0, 12}}, true, true, 0}));
   EXPECT_EQ(header("Strip(4) -> Strip(10) -> EtherMirror"), (Crossing{{{14, 26}}, {{14, 26}}, true, true, 0}));
@@ -97,7 +97,7 @@ TEST(Offload, WhatStandsBehindStripCountsFromTheSegmentsFirstByte) {
             (Crossing{{{0, 1}}, {}, true, false, 0}));
 }
 
-TEST(Offload, WhatIsPushedComesBackInFront) {
+TEST(Offload, BringsPushedHeadersBackInFront) {
   EXPECT_EQ(header(kEncap), (Crossing{{}, {}, true, true, kFront}));
   EXPECT_EQ(header(std::string("EtherMirror -> ") + kEncap), (Crossing{{{0, 12}}, {{0, 12}}, true, true, kFront}));
   EXPECT_EQ(header(std::string("Strip(14) -> ") + kEncap), (Crossing{{{0, 14}}, {{0, 14}}, true, true, 0}));
@@ -130,7 +130,7 @@ TEST(Offload, GatheredFramesAreOnePieceInWholeUnits) {
 }
 
 // Patterns have no code on keys, although these read no more: they stay on the host, and the lookup behind them goes.
-TEST(Offload, WhatHasNoCodeOnKeysStaysOnTheHost) {
+TEST(Offload, KeepsStagesWithoutCodeOnKeysOnTheHost) {
   const std::string tables = "RouteTable(fib, FILE rib); ";
   for (const RecordChoice choice : {RecordChoice::kKey, RecordChoice::kAuto}) {
     const Offload o =

@@ -123,7 +123,7 @@ TEST_F(NeighbourFollowerTest, PublishesWhenItIsTold) {
 }
 
 // A publication takes its time, and the run ends meanwhile.
-TEST_F(NeighbourFollowerTest, WhatHappenedByTheEndIsTold) {
+TEST_F(NeighbourFollowerTest, TellsChangesUpToTheEnd) {
   std::atomic<bool> inside{false}, released{false};
   NeighbourFollower::Hooks hooks;
   hooks.publish = [&] {

@@ -150,7 +150,7 @@ TEST_F(MemorySourceTest, PlaysFramesOfAsManyLines) {
 }
 
 // Whoever runs batches copies them after further reads, in any order; a read between them goes on behind.
-TEST_F(MemorySourceTest, WhatIsTakenMayBeCopiedLater) {
+TEST_F(MemorySourceTest, LetsTakenPacketsBeCopiedLater) {
   for (const std::vector<uint32_t>& sizes :
        {std::vector<uint32_t>{60, 64, 14, 1, 63}, {60, 1514, 129, 64, 300, 1, 128}, {65, 66}, {0, 0}}) {
     const auto frames = frames_of(sizes);

@@ -228,7 +228,7 @@ RC_GTEST_PROP(Passage, IsAsIfPacketsWentOneByOne, ()) {
 }
 
 // A packet begins with what it carries itself, and not with what the one before it in the same place of a batch did.
-TEST(Passage, WhatAPacketCarriesIsItsOwn) {
+TEST(Passage, KeepsTheRegistersOfPacketsApart) {
   Random random(3);
   const Folder folder;
   write_capture(folder / "in", 5000, random);

@@ -99,7 +99,7 @@ TEST(QosElements, AShaperKeepsItsRateToThePacket) {
 }
 
 // Which graphs the engine can run, and why not the others.
-TEST(QosElements, WhoRunsAGraphWithElementsThatTakeBatchesInOrder) {
+TEST(QosElements, AreRunByTheEngineWhereNothingQueues) {
   const auto scheduled = [](const std::string& text) {
     auto graph = parse_click(text, "g");
     if (!graph.ok()) return to_string(graph.error());

@@ -124,7 +124,7 @@ TEST(Scheduler, AQueueHoldsItsSourceBackAndASimpleQueueDoesNot) {
   EXPECT_EQ(lost->read("q.highwater_length"), "10");
 }
 
-TEST(Scheduler, WhatFindsNoRoomLeavesByTheSecondOutput) {
+TEST(Scheduler, SendsPacketsOfAFullQueueByTheSecondOutput) {
   auto p = play(
       "InfiniteSource(LIMIT 7) -> q :: SimpleQueue(3) -> Unqueue -> a :: Counter -> Discard;\n"
       "q [1] -> b :: Counter -> Discard;");
@@ -421,7 +421,7 @@ TEST(Scheduler, AnotherGraphGoesOnWithWhatHasItsName) {
   EXPECT_EQ(p->engine->router().find("null")->class_name, "Null");
 }
 
-TEST(Scheduler, WhatNobodyTakesIsDroppedAsChanged) {
+TEST(Scheduler, DropsPacketsOfRemovedElementsAsChanged) {
   auto p = play(
       "RatedSource(RATE 100) -> q :: Queue(500) -> Idle; DriverManager(wait 995ms, write hotconfig next, wait 5s);",
       true, "InfiniteSource(LIMIT 3) -> c :: Counter -> Discard;");
@@ -470,7 +470,7 @@ TEST(Scheduler, AnElementThatIsTheSameGoesOnAsItIs) {
 }
 
 // While the graph before has its sinks still.
-TEST(Scheduler, WhatElementsHandOnWhenTheyStartWaitsForItsSinks) {
+TEST(Scheduler, KeepsPacketsOfStartingElementsForTheirSinks) {
   for (const unsigned packets : {1u, 31u, 32u, 33u, 100u}) {
     auto p = play(
         "FromIPSummaryDump(DATA \"!data ip_id\n1\n2\") -> a :: ToDump(/dev/null);\n"

@@ -87,7 +87,7 @@ TEST(PortMap, APortThatIsOnlyWrittenNeedsNoInput) {
   EXPECT_THAT(to_string(read.error()), HasSubstr("t.click:1:1: error: --map gives port 'dpdk:1' nothing to read"));
 }
 
-TEST(PortMap, WhatIsNotMappedIsAnErrorAtItsPlace) {
+TEST(PortMap, ReportsAnUnmappedPortAtItsPlace) {
   const auto graph =
       parse_click("FromDPDKDevice(1) -> ToDPDKDevice(0);\n", "t.click", with({port_map("dpdk:0=pcap:in.pcap")}));
   ASSERT_FALSE(graph.ok());

@@ -271,7 +271,7 @@ TEST_P(AfXdp, ANeighbourOfAKilledRunStartsAtOnce) {
   expect_works(*port, "far0");
 }
 
-TEST_P(AfXdp, WhatAKilledRunLeftWhereTheKernelHasNoLinksIsReplaced) {
+TEST_P(AfXdp, ReplacesTheProgramOfAKilledRunWithoutBpfLinks) {
   killed_while([&] {
     const auto inside = here_->enter();
     auto program = XdpProgram::load(1, true);

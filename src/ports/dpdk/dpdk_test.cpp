@@ -536,7 +536,7 @@ TEST_F(Dpdk, ForkedProcessIsToldThatDpdkIsItsParents) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(Dpdk, WhatCannotBeOpenedIsAnErrorThatSaysWhy) {
+TEST_F(Dpdk, SaysWhyADeviceCannotBeOpened) {
   EXPECT_THAT(error_of(""), HasSubstr("names no DPDK port"));
   EXPECT_THAT(error_of("eth0"), HasSubstr("'eth0' names no DPDK port"));
   EXPECT_THAT(error_of("eth0"), HasSubstr("net_af_packet0,iface=eth0"));

@@ -173,7 +173,7 @@ TEST(Shadow, AgreesWithTheDefinitionOnEveryClassOfKeys) {
 }
 
 // Larger random lists: without what is reported, every packet has the same verdict.
-TEST(Shadow, WhatIsReportedCanGoTogether) {
+TEST(Shadow, ReportsRulesThatCanBeRemovedTogether) {
   for (uint64_t seed : {1, 2, 3}) {
     Random random(seed);
     RuleSet set = acl_test::random_set(random, 600);

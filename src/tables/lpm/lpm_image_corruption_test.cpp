@@ -184,7 +184,7 @@ TEST(LpmImageCorruption, ASectionIsCheckedOnceWhereItIsGood) {
 }
 
 // A view of an image that was checked is that of one that is: the same answers, and sizes are looked at all the same.
-TEST(LpmImageCorruption, WhatIsTrustedIsTheSame) {
+TEST(LpmImageCorruption, TrustsOnlyUnchangedSections) {
   const Rib rib = random_rib(23, 400, 300);
   for (const auto& [four, six] : kEachOnce) {
     SCOPED_TRACE(fmt::format("{}, {}", four, six));

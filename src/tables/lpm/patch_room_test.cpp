@@ -126,7 +126,7 @@ TEST(PatchedRoutesRoom, EveryAlgorithmGrowsAndShrinks) {
 
 // No larger image may be built: what does not fit is not published, what was published stays, and when routes have gone
 // the image holds all that is left. Of a /16 that gets entries of its own just then, every part is right.
-TEST(PatchedRoutesRoom, WhatDoesNotFitIsNotPublished) {
+TEST(PatchedRoutesRoom, PublishesNoPatchThatDoesNotFit) {
   for (const char* algorithm : {"dir24", "sail"}) {
     SCOPED_TRACE(algorithm);
     size_t bytes = 0;
