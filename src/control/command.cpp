@@ -5,11 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <utility>
-
-#include "graph/table_kind.h"
 
 namespace sluice {
 
@@ -114,16 +110,15 @@ CommandField packet_filter() {
 }  // namespace fields
 
 const std::vector<CommandRow>& command_rows() {
-  static std::mutex mutex;
-  static std::map<size_t, std::vector<CommandRow>> by_kinds;  // those that were given out stay
-  const std::scoped_lock lock(mutex);
-  std::vector<CommandRow>& rows = by_kinds[table_kinds().size()];
-  if (!rows.empty()) return rows;
-  for (const auto& group : {runtime_commands, rule_commands, route_commands, table_commands, qos_commands,
-                            graph_commands, trace_commands, capture_commands, log_commands}) {
-    for (CommandRow& row : group()) rows.push_back(std::move(row));
-  }
-  return rows;
+  static const std::vector<CommandRow> all = [] {
+    std::vector<CommandRow> rows;
+    for (const auto& group : {runtime_commands, rule_commands, route_commands, table_commands, qos_commands,
+                              graph_commands, trace_commands, capture_commands, log_commands}) {
+      for (CommandRow& row : group()) rows.push_back(std::move(row));
+    }
+    return rows;
+  }();
+  return all;
 }
 
 const CommandRow* find_command(std::string_view name) {

@@ -100,7 +100,8 @@ struct CommandRow {
   bool answers() const { return run != nullptr || run_as_text != nullptr; }
 };
 
-// All of them, those of each kind of tables that is there among them; a head stands before its group. Any thread.
+// All of them, those of each kind of tables that is registered at the first call among them; a head stands before its
+// group.
 const std::vector<CommandRow>& command_rows();
 // What answers requests of this name, or nullptr.
 const CommandRow* find_command(std::string_view name);

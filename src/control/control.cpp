@@ -47,9 +47,7 @@ bool Control::is_short(const Json& request) const {
   if (changes == request.end() || !changes->is_string()) return true;  // which is an error
   if (changes->get_ref<const std::string&>().size() > kShort) return false;
   const std::string group = row->name.substr(0, row->name.find(' '));
-  const auto kinds = table_kinds();
-  const auto kind = std::ranges::find(kinds, group, &TableKind::option);
-  return tables->patches((*kind)->name, text_in(request, "table"));
+  return tables->patches(find_table_kind_by_option(group)->name, text_in(request, "table"));
 }
 
 std::string Control::answer(std::string_view line) {

@@ -32,8 +32,7 @@ Result<TableChange> LiveTables::change_list(const TableKind& kind, const std::st
     if (!add && words.peek() != "delete") return wrong_verb(findings, words, words.peek(), {"add", "delete"});
     words.take();
     const size_t at = words.at();
-    std::string line = line_of(text, at, std::min(text.find('#', at), end));
-    line.erase(line.find_last_not_of(" \t\r") + 1);
+    const std::string_view line = list_line(text.substr(at, end - at));
     auto entry =
         line.empty() ? Result<std::string>(Error(fmt::format("the {} is missing", kind.entry))) : kind.parse(line);
     if (!entry) {

@@ -192,10 +192,9 @@ Result<Json> replace_routes(Control& c, Asked& asked) {
 // Of a list of lines: the first word of its commands is its kind's option.
 const TableKind& kind_of_command(Asked& asked) {
   const std::string& command = asked.text("command");
-  for (const TableKind* kind : table_kinds()) {
-    if (command.starts_with(kind->option + " ")) return *kind;
-  }
-  SLUICE_CHECK(false);
+  const TableKind* const kind = find_table_kind_by_option(std::string_view(command).substr(0, command.find(' ')));
+  SLUICE_CHECK(kind != nullptr);
+  return *kind;
 }
 
 Result<Json> change_list(Control& c, Asked& asked) {
@@ -262,15 +261,11 @@ CommandRow spelled(std::string name, std::string help, std::string examples, Typ
   row.request = row.name.substr(0, row.name.find(' ')) + " change";
   return row;
 }
-CommandRow applied(std::string name, std::string lines) {
-  std::string group = name.substr(0, name.find(' '));
-  const std::string table = group == "acl"           ? "acl"
-                            : group == "routes"      ? "fib"
-                            : group == "adjacencies" ? "adj"
-                                                     : "list";
-  return spelled(std::move(name), "Applies the changes of a file, all or none: lines " + std::move(lines),
-                 fmt::format("sluice {} apply {} --changes today.txt", group, table), Type::kContents,
-                 "changes,--changes", "FILE", "The changes, one per line ('-': stdin)");
+// `table`: the name of one in the example.
+CommandRow applied(std::string name, const char* table, std::string lines) {
+  const std::string example = fmt::format("sluice {} {} --changes today.txt", name, table);
+  return spelled(std::move(name), "Applies the changes of a file, all or none: lines " + std::move(lines), example,
+                 Type::kContents, "changes,--changes", "FILE", "The changes, one per line ('-': stdin)");
 }
 CommandRow replaced(std::string name, std::string help, std::string examples, CommandField what,
                     Result<Json> (*run)(Control&, Asked&)) {
@@ -299,7 +294,7 @@ std::vector<CommandRow> acl_rows() {
                "sluice acl replace acl edge.acl\nsluice acl replace acl edge.acl --dry-run",
                typed(Type::kFile, "file").as("file", "FILE", "Rules of any format, or an image ('-': stdin)"),
                replace_acl),
-      applied("acl apply", "'add [at N] RULE', 'delete N|RULE', 'replace N RULE'."),
+      applied("acl apply", "acl", "'add [at N] RULE', 'delete N|RULE', 'replace N RULE'."),
       text_change("acl change", change_by_text<&LiveTables::change_acl>),
   };
   rows[1].fields.push_back(number("at", 1, RuleSet::kMaxRules)
@@ -340,7 +335,7 @@ std::vector<CommandRow> routes_rows() {
                        "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated, each "
                        "optionally followed by ,source=NAME, ,preference=N or (MRT) ,peer=PEER"),
                replace_routes),
-      applied("routes apply",
+      applied("routes apply", "fib",
               "'add ROUTE', 'append ROUTE' and 'delete PREFIX', with the arguments of the commands of the same names."),
       text_change("routes change", change_by_text<&LiveTables::change_routes>),
   };
@@ -357,7 +352,7 @@ std::vector<CommandRow> adjacencies_rows() {
               Type::kLine, "line", "LINE...", "A line of an adjacency file"),
       spelled("adjacencies delete", "Deletes the adjacencies of a next hop.", "sluice adjacencies delete adj 10.0.0.1",
               Type::kLine, "next-hop", "NEXTHOP", "The next hop"),
-      applied("adjacencies apply", "'set LINE' and 'delete NEXTHOP'."),
+      applied("adjacencies apply", "adj", "'set LINE' and 'delete NEXTHOP'."),
       text_change("adjacencies change", change_by_text<&LiveTables::change_adjacencies>),
   };
 }
@@ -380,7 +375,7 @@ std::vector<CommandRow> list_rows(const TableKind& kind) {
       replaced(name + " replace", "Replaces the whole table by the lines of a file.",
                fmt::format("sluice {} replace list list.{}", name, name),
                typed(Type::kFile, "file").as("file", "FILE", "Lines, or an image ('-': stdin)"), replace_list),
-      applied(name + " apply", "'add ENTRY' and 'delete ENTRY'."),
+      applied(name + " apply", "list", "'add ENTRY' and 'delete ENTRY'."),
       text_change(name + " change", change_list),
   };
   rows.back().patches = false;

@@ -309,9 +309,10 @@ Result<std::string> edit_list(const TableKind& kind, std::string_view text, cons
   std::set<std::string, std::less<>> missing(entries.begin(), entries.end());
   std::string out;
   for (const std::string_view line : lines_of(text)) {
-    const auto entry = parse_list(kind, line, kind.words);
+    const std::string_view words = list_line(line);
+    const auto entry = words.empty() ? Result<std::string>(std::string()) : kind.parse(words);
     if (!entry) return entry.error();
-    if (entry->empty() || missing.erase(entry->front()) != 0) add_line(out, line);
+    if (words.empty() || missing.erase(*entry) != 0) add_line(out, line);
   }
   for (const std::string& entry : entries) {
     if (missing.contains(entry)) add_line(out, entry);

@@ -13,19 +13,9 @@
 
 namespace sluice {
 
-// NAME and FILE of an element that declares a table.
-class ListTable final : public Element {
+class ListTable final : public DeclaredTable {
  public:
-  explicit ListTable(const TableKind& kind) { table_.type = kind.type; }
-  void configure(const Arguments& arguments, Diagnostics&) override {
-    table_.name = arguments.get_string("NAME");
-    for (const ArgumentValue& file : arguments.all("FILE")) table_.files.push_back(file.text);
-  }
-  ElementKind kind() const override { return ElementKind::kInfo; }
-  std::vector<TableDeclaration> tables() const override { return {table_}; }
-
- private:
-  TableDeclaration table_{};
+  explicit ListTable(const TableKind& kind) : DeclaredTable(kind.type) {}
 };
 
 // The class that declares tables of a kind. `kind` outlives it.
@@ -35,11 +25,7 @@ inline ElementClass list_table_class(const TableKind& kind, std::string descript
   c.group = "Tables";
   c.summary = fmt::format("declares a {}: a {} on each line", kind.words, kind.entry);
   c.description = std::move(description);
-  c.arguments = {{.name = "NAME",
-                  .kind = ArgumentKind::kString,
-                  .positional = true,
-                  .mandatory = true,
-                  .help = "name of the table"},
+  c.arguments = {table_name_argument(),
                  {.name = "FILE",
                   .kind = ArgumentKind::kFilename,
                   .mandatory = true,

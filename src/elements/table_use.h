@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "formats/rule_files.h"
 #include "graph/arguments.h"
+#include "graph/element.h"
 #include "graph/table_set.h"
 #include "tables/acl/algorithms.h"
 #include "tables/image.h"
@@ -28,6 +29,28 @@ inline Result<std::shared_ptr<const Image>> find_table(const NamedImages& tables
   return Error(fmt::format("there is no {} '{}'", kind, name),
                near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
 }
+
+inline ArgumentSpec table_name_argument() {
+  return {.name = "NAME",
+          .kind = ArgumentKind::kString,
+          .positional = true,
+          .mandatory = true,
+          .help = "name of the table"};
+}
+// An element without ports that declares a table, by NAME and FILE.
+class DeclaredTable : public Element {
+ public:
+  explicit DeclaredTable(TableType type) { table_.type = type; }
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    table_.name = arguments.get_string("NAME");
+    for (const ArgumentValue& file : arguments.all("FILE")) table_.files.push_back(file.text);
+  }
+  ElementKind kind() const override { return ElementKind::kInfo; }
+  std::vector<TableDeclaration> tables() const override { return {table_}; }
+
+ protected:
+  TableDeclaration table_{};
+};
 
 inline ArgumentSpec acl_format_argument() {
   return {.name = "FORMAT",

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -29,17 +28,9 @@ Kinds& kinds() {
   return all;
 }
 
-const TableKind* found(const std::deque<TableKind>& all, std::string_view name) {
-  const auto at = std::ranges::find(all, name, &TableKind::name);
+const TableKind* found(const std::deque<TableKind>& all, std::string_view wanted, std::string TableKind::*by) {
+  const auto at = std::ranges::find(all, wanted, by);
   return at == all.end() ? nullptr : &*at;
-}
-
-// The first and the last character that is neither blank nor comment.
-std::string_view entry_of(std::string_view line) {
-  line = line.substr(0, line.find('#'));
-  const size_t begin = line.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin);
 }
 
 std::string text_of(const std::vector<std::string>& entries) {
@@ -64,16 +55,28 @@ const TableKind& table_kind(TableType type) {
 
 const TableKind* find_table_kind(std::string_view name) {
   const std::scoped_lock lock(kinds().mutex);
-  return found(kinds().all, name);
+  return found(kinds().all, name, &TableKind::name);
+}
+
+const TableKind* find_table_kind_by_option(std::string_view option) {
+  const std::scoped_lock lock(kinds().mutex);
+  return found(kinds().all, option, &TableKind::option);
 }
 
 const TableKind& add_table_kind(TableKind kind) {
   const std::scoped_lock lock(kinds().mutex);
   auto& all = kinds().all;
-  if (const TableKind* const there = found(all, kind.name); there != nullptr) return *there;
+  if (const TableKind* const there = found(all, kind.name, &TableKind::name); there != nullptr) return *there;
   SLUICE_CHECK(kind.is_list() && kind.build != nullptr && kind.examples.size() >= 3 && all.size() < 255);
   kind.type = static_cast<TableType>(all.size());
   return all.emplace_back(std::move(kind));
+}
+
+std::string_view list_line(std::string_view line) {
+  line = line.substr(0, line.find('#'));
+  const size_t begin = line.find_first_not_of(" \t\r");
+  if (begin == std::string_view::npos) return {};
+  return line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin);
 }
 
 Result<std::vector<std::string>> parse_list(const TableKind& kind, std::string_view text, const std::string& name) {
@@ -84,7 +87,7 @@ Result<std::vector<std::string>> parse_list(const TableKind& kind, std::string_v
   for (size_t at = 0; at < text.size();) {
     const std::string_view line = text.substr(at, std::min(text.find('\n', at), text.size()) - at);
     ++number;
-    if (const std::string_view words = entry_of(line); !words.empty()) {
+    if (const std::string_view words = list_line(line); !words.empty()) {
       const auto place = static_cast<size_t>(words.data() - text.data());
       auto entry = kind.parse(words);
       if (!entry) {

@@ -38,14 +38,17 @@ struct TableKind {
 // All of them: access lists, routes, adjacencies, then lists in the order in which they were added. Any thread.
 std::vector<const TableKind*> table_kinds();
 const TableKind& table_kind(TableType type);
-// nullptr: there is none of that name.
+// nullptr: there is none of that name, or with that option.
 const TableKind* find_table_kind(std::string_view name);
+const TableKind* find_table_kind_by_option(std::string_view option);
 // Adds a kind of lists; one that is there already by that name is returned. Its place stays. Any thread.
 const TableKind& add_table_kind(TableKind kind);
 
 // The entries of a text, in order; `#` begins a comment. `name` stands for the text in messages. Errors: every line
 // that is no entry; an entry twice.
 Result<std::vector<std::string>> parse_list(const TableKind& kind, std::string_view text, const std::string& name);
+// What of a line may be an entry: without its comment, and without blanks around it.
+std::string_view list_line(std::string_view line);
 // The image of a list: its entries as text, and what was built of them.
 Result<Image> build_list(const TableKind& kind, const std::vector<std::string>& entries);
 // What images of a kind of lists call themselves on disk.

@@ -14,6 +14,12 @@ struct PreparedFlows final : Element::Ordered::Prepared {
   std::vector<ExampleFlowId> ids = std::vector<ExampleFlowId>(Batch::kMaxPackets);
 };
 
+// Why a packet leaves by output 1; kNone: it passes.
+DropReason refusal(ExampleFlows& flows, const FlowKey& key, const ExampleFlowId& id, uint64_t now_ns) {
+  if (key.family == 0) return DropReason::kNotIp;
+  return flows.passes(id, now_ns) ? DropReason::kNone : DropReason::kPoliced;
+}
+
 class OrderedFlows final : public Element::Ordered {
  public:
   explicit OrderedFlows(ExampleFlows flows) : flows_(std::move(flows)) {}
@@ -26,11 +32,9 @@ class OrderedFlows final : public Element::Ordered {
                std::span<Selection> out) override {
     const auto& ids = static_cast<PreparedFlows*>(prepared)->ids;
     packets.for_each([&](uint32_t i) {
-      const uint64_t now = clock_.at(batch.timestamp_ns(i));
-      const bool is_ip = batch.key(i).family != 0;
-      const bool passes = is_ip && flows_.passes(ids[i], now);
-      if (!passes) batch.annotation(i).reason = is_ip ? DropReason::kPoliced : DropReason::kNotIp;
-      if (const unsigned output = passes ? 0 : 1; output < out.size()) out[output].add(i);
+      const DropReason why = refusal(flows_, batch.key(i), ids[i], clock_.at(batch.timestamp_ns(i)));
+      if (why != DropReason::kNone) batch.annotation(i).reason = why;
+      if (const unsigned output = why == DropReason::kNone ? 0 : 1; output < out.size()) out[output].add(i);
     });
   }
 
@@ -62,10 +66,9 @@ class ExampleFlow final : public OrderedElement {
   void push(FlowContext& context, unsigned, PacketBox packet) override {
     Packet& p = packet->registers;
     const uint64_t now = context.packet_time() ? clock_.at(packet->timestamp_ns) : context.now_ns();
-    const bool is_ip = p.key.family != 0;
-    const bool passes = is_ip && flows_.passes(ExampleFlowId(p.key), now);
-    if (!passes) p.reason = is_ip ? DropReason::kPoliced : DropReason::kNotIp;
-    context.push(passes ? 0 : 1, std::move(packet));
+    const DropReason why = refusal(flows_, p.key, ExampleFlowId(p.key), now);
+    if (why != DropReason::kNone) p.reason = why;
+    context.push(why == DropReason::kNone ? 0 : 1, std::move(packet));
   }
   std::vector<Handler> handlers() override {
     return {{"flows",

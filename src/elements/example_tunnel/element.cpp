@@ -27,12 +27,12 @@ void register_example_tunnel(Registry& registry) {
   };
   ElementClass c;
   c.group = "Headers";
+  c.description = "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product.";
   c.arguments = {end("LOCAL", "IPv4 address of this end"), end("REMOTE", "IPv4 address of the other end")};
 
   ElementClass encap = c;
   encap.name = "ExampleTunnelEncap";
   encap.summary = "puts an IPv4 header of a tunnel in front of IP packets";
-  encap.description = "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product.";
   encap.drops = {DropReason::kNotIp, DropReason::kTooBig, DropReason::kNoHeadroom};
   encap.example = "in -> IPInput -> Strip(14) -> ExampleTunnelEncap(192.0.2.1, 192.0.2.2) -> out;";
   encap.make = [](std::string_view) { return std::make_unique<ExampleTunnel>(false); };
@@ -41,7 +41,6 @@ void register_example_tunnel(Registry& registry) {
   ElementClass decap = std::move(c);
   decap.name = "ExampleTunnelDecap";
   decap.summary = "takes the IPv4 header of a tunnel off";
-  decap.description = "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product.";
   decap.outputs = {1, 2};
   decap.output_docs = {"inner packets", "packets that are not of this tunnel"};
   decap.drops = {DropReason::kIpv4BadChecksum, DropReason::kBadFragment, DropReason::kIpv4BadTotalLength,

@@ -6,42 +6,31 @@
 namespace sluice {
 namespace {
 
-class Table : public Element {
+class AclTable final : public DeclaredTable {
  public:
-  ElementKind kind() const override { return ElementKind::kInfo; }
-  std::vector<TableDeclaration> tables() const override { return {table_}; }
-
- protected:
-  void take(TableDeclaration::Type type, const Arguments& arguments) {
-    table_.type = type;
-    table_.name = arguments.get_string("NAME");
-    for (const ArgumentValue& file : arguments.all("FILE")) table_.files.push_back(file.text);
-  }
-  TableDeclaration table_{};
-};
-
-class AclTable final : public Table {
- public:
+  AclTable() : DeclaredTable(TableType::kAcl) {}
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
-    take(TableDeclaration::Type::kAcl, arguments);
+    DeclaredTable::configure(arguments, diagnostics);
     table_.format = acl_format(arguments, diagnostics);
     table_.algorithm = arguments.get_string("ALGORITHM");
   }
 };
 
-class RouteTable final : public Table {
+class RouteTable final : public DeclaredTable {
  public:
-  void configure(const Arguments& arguments, Diagnostics&) override {
-    take(TableDeclaration::Type::kRoutes, arguments);
+  RouteTable() : DeclaredTable(TableType::kRoutes) {}
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    DeclaredTable::configure(arguments, diagnostics);
     table_.algorithm = arguments.get_string("ALGORITHM");
     table_.algorithm6 = arguments.get_string("ALGORITHM6");
   }
 };
 
-class AdjacencyTable final : public Table {
+class AdjacencyTable final : public DeclaredTable {
  public:
-  void configure(const Arguments& arguments, Diagnostics&) override {
-    take(TableDeclaration::Type::kAdjacency, arguments);
+  AdjacencyTable() : DeclaredTable(TableType::kAdjacency) {}
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    DeclaredTable::configure(arguments, diagnostics);
     table_.routes = arguments.get_string("ROUTES");
     table_.neighbours = arguments.get_bool("NEIGHBOURS");
   }
@@ -50,11 +39,7 @@ class AdjacencyTable final : public Table {
 }  // namespace
 
 void register_tables(Registry& registry) {
-  const ArgumentSpec name{.name = "NAME",
-                          .kind = ArgumentKind::kString,
-                          .positional = true,
-                          .mandatory = true,
-                          .help = "name of the table"};
+  const ArgumentSpec name = table_name_argument();
   ElementClass acl;
   acl.name = "AclTable";
   acl.group = "Tables";
