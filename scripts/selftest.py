@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the scripts in this folder; run by ./dev test."""
 import argparse
+import concurrent.futures
 import contextlib
 import fnmatch
 import io
@@ -678,13 +679,18 @@ class New(unittest.TestCase):
             for path in (self.root / new_from_example.SKELETONS[kind]).parent.glob(f"{name}/*"):
                 self.assertNotRegex(path.read_text(), r"Example|(?<!\.)example(?!s)")
                 self.assertIn(str(path.relative_to(self.root)), made.stdout)
-        for kind, parts in self.COMPILED.items():
+
+        def compiled(kind, parts):
             unit = self.root / f"{kind}.cpp"
             unit.write_text("".join(f'#include "{part}"\n' if part.endswith((".h", ".cpp")) else part + "\n" for part in parts))
-            said = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror",
+            return subprocess.run(["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror",
                                    "-Wno-missing-field-initializers", "-march=x86-64-v2", "-I", str(self.root / "src"), str(unit)],
                                   capture_output=True, text=True, timeout=1500)
-            self.assertEqual(said.returncode, 0, f"{kind}:\n{said.stderr[:4000]}")
+
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            done = {kind: pool.submit(compiled, kind, parts) for kind, parts in self.COMPILED.items()}
+            for kind, said in done.items():
+                self.assertEqual(said.result().returncode, 0, f"{kind}:\n{said.result().stderr[:4000]}")
 
     def test_says_why_not_and_writes_nothing(self):
         before = {path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}

@@ -73,6 +73,7 @@ struct AclStage {
       // Whole columns, unless most lanes are gone.
       if (2 * static_cast<uint32_t>(std::popcount(mask)) > burst.count) {
         view.lookup_columns(burst.keys(), rules, burst.count);
+        if (output_is_mark == 0) return judge(burst, mask, rules);
         for (uint32_t m = mask; m != 0; m &= m - 1) {
           const auto lane = static_cast<uint32_t>(std::countr_zero(m));
           passed |= judge_lane(burst, lane, rules[lane]);
@@ -93,6 +94,37 @@ struct AclStage {
     }
     view.lookup_burst(keys, rules, n);
     for (size_t i = 0; i < n; ++i) passed |= judge_lane(burst, lanes[i], rules[i]);
+    return passed;
+  }
+  // apply() of all lanes of `mask`, without a branch that goes by a verdict: where one packet is denied and the next is
+  // not, each would be guessed wrong.
+  uint32_t judge(FastBurst& burst, uint32_t mask, uint32_t* rules) const {
+    uint8_t verb[FastBurst::kLanes];
+    for (uint32_t i = burst.count; i < FastBurst::kLanes; ++i) rules[i] = 0;
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) verb[i] = static_cast<uint8_t>(actions.action(rules[i]).verb);
+    constexpr auto kDeny = static_cast<uint8_t>(AclVerb::kDeny), kMark = static_cast<uint8_t>(AclVerb::kMark);
+    const auto open = static_cast<uint8_t>(permit_by_default != 0);
+    uint8_t passes[FastBurst::kLanes], marks[FastBurst::kLanes];
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+      const auto none = static_cast<uint8_t>(rules[i] == 0);
+      passes[i] = static_cast<uint8_t>((none & open) | ((none ^ 1) & static_cast<uint8_t>(verb[i] != kDeny)));
+      marks[i] = static_cast<uint8_t>((none ^ 1) & static_cast<uint8_t>(verb[i] == kMark));
+    }
+    const uint32_t passed = mask & FastBurst::lanes_where([&](uint32_t i) { return passes[i] != 0; });
+    const uint32_t marked = mask & FastBurst::lanes_where([&](uint32_t i) { return marks[i] != 0; });
+    for (uint32_t m = mask; m != 0; m &= m - 1) {
+      const auto i = static_cast<uint32_t>(std::countr_zero(m));
+      const uint32_t denied = passes[i] ^ 1u;
+      const auto reason = rules[i] == 0 ? DropReason::kAclNoMatch : DropReason::kAclDeny;
+      burst.rule[i] = rules[i];
+      burst.output[i] = static_cast<uint8_t>(denied);
+      burst.reason[i] = static_cast<DropReason>(static_cast<uint32_t>(reason) * denied);
+    }
+    burst.marked |= marked;
+    for (uint32_t m = marked; m != 0; m &= m - 1) {
+      const auto i = static_cast<uint32_t>(std::countr_zero(m));
+      burst.mark[i] = actions.action(rules[i]).mark;
+    }
     return passed;
   }
   uint32_t judge_lane(FastBurst& burst, uint32_t lane, uint32_t rule) const {

@@ -95,12 +95,22 @@ class Account {
   void stage(unsigned element, uint32_t came, uint64_t bytes, uint32_t dropped, const Lanes& lanes, uint64_t sign = 1) {
     arrive(element, sign * static_cast<uint64_t>(std::popcount(came)), sign * bytes);
     decide(element, came, lanes, sign);
+    if (dropped == 0) return;
+    // Mostly all have one reason: a counter is added to once.
+    DropReason counted = reason_to_leave(lanes.reason(static_cast<uint32_t>(std::countr_zero(dropped))));
+    uint64_t packets = 0;
     for_lanes(dropped, [&](uint32_t i) {
       const DropReason reason = reason_to_leave(lanes.reason(i));
-      drop(element, reason, sign);
+      if (reason != counted) {
+        drop(element, counted, packets);
+        counted = reason;
+        packets = 0;
+      }
+      packets += sign;
       if (fates_ != nullptr)
         fates_[lanes.row(i)] = {lanes.rule(i), lanes.next_hop(i), static_cast<uint16_t>(element), reason};
     });
+    drop(element, counted, packets);
   }
 
   // The rules that decided packets of a list's element, where they are counted and recorded.

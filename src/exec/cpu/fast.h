@@ -9,6 +9,7 @@
 #include "exec/walk/program.h"
 #include "graph/stage_slot.h"
 #include "net/fast_parse.h"
+#include "tables/acl/isa.h"
 
 namespace sluice {
 
@@ -108,6 +109,10 @@ struct FastCode {
 const FastCode& fast_code();
 // The same without wide vectors, which is what the other is held to.
 const FastCode& plain_fast_code();
+
+// Leaves the lanes of `lanes` alone, one behind the other in their order; what the others hold is lost, but for lanes
+// past kLanes. Fills the keys. The same with each instruction set. Precondition: acl_isa_available(isa).
+void compress_on(AclIsa isa, FastBurst& burst, uint32_t lanes);
 
 // Adds the rows of the lanes of `mask`.
 void add_rows(const FastBurst& burst, uint32_t mask, Selection& to);

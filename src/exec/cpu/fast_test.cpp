@@ -454,6 +454,84 @@ TEST(Fast, CommitsWhatEditsOfOneAfterAnotherMake) {
   EXPECT_GT(pushed, 100u);
 }
 
+TEST(Fast, CompressedLanesAreThoseThatGoOnInTheirOrder) {
+  uint64_t state = 5;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    // Columns of any bytes; their places are compared and not followed.
+    FastBurst before;
+    std::vector<uint8_t> bytes(sizeof before);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(next(state));
+    std::memcpy(static_cast<void*>(&before), bytes.data(), sizeof before);
+    before.count = seed % 3 == 0 ? 1 + static_cast<uint32_t>(next(state) % 32) : 32;
+    before.family = seed % 2 == 0 ? 4 : 6;
+    before.late_keys = nullptr;
+    before.one_run = seed % 5 == 0;
+    for (uint32_t* mask : {&before.hopped, &before.rewritten, &before.marked, &before.detailed}) {
+      if (seed % 4 != 0) *mask = seed % 4 == 1 ? 0 : ~0u;
+    }
+    uint32_t lanes = static_cast<uint32_t>(next(state));
+    if (seed % 7 == 1) lanes &= static_cast<uint32_t>(next(state) & next(state));
+    if (seed % 7 == 2) lanes = ~(1u << next(state) % 32);
+    lanes &= before.lanes();
+    for (const AclIsa isa : {AclIsa::kScalar, AclIsa::kAvx2, AclIsa::kAvx512}) {
+      if (!acl_isa_available(isa)) continue;
+      FastBurst after = before;
+      compress_on(isa, after, lanes);
+      uint32_t to = 0;
+      for (uint32_t from = 0; from < FastBurst::kRoom; ++from) {
+        if (from < FastBurst::kLanes && (lanes >> from & 1) == 0) continue;
+        if (from == FastBurst::kLanes) {
+          ASSERT_EQ(after.count, to);
+          to = from;
+        }
+        const auto same = [&](const auto& column_before, const auto& column_after) {
+          ASSERT_EQ(column_before[from], column_after[to])
+              << seed << " lane " << from << " to " << to << " isa " << static_cast<int>(isa);
+        };
+        if (before.family == 4) {
+          same(before.source, after.source);
+          same(before.destination, after.destination);
+        } else {
+          same(before.source_high, after.source_high);
+          same(before.source_low, after.source_low);
+          same(before.destination_high, after.destination_high);
+          same(before.destination_low, after.destination_low);
+        }
+        same(before.ports, after.ports);
+        same(before.rest, after.rest);
+        same(before.ip, after.ip);
+        same(before.row, after.row);
+        same(before.length, after.length);
+        same(before.ip_bytes, after.ip_bytes);
+        same(before.places, after.places);
+        same(before.link, after.link);
+        same(before.tci, after.tci);
+        same(before.hop, after.hop);
+        same(before.rule, after.rule);
+        same(before.next_hop, after.next_hop);
+        if (before.asked_by != nullptr) same(before.place, after.place);
+        ASSERT_EQ(before.odd >> from & 1, after.odd >> to & 1);
+        if ((before.odd >> from & 1) != 0) same(before.flags, after.flags);
+        if (from < FastBurst::kLanes) {
+          ASSERT_EQ(before.hopped >> from & 1, after.hopped >> to & 1);
+          ASSERT_EQ(before.rewritten >> from & 1, after.rewritten >> to & 1);
+          ASSERT_EQ(before.marked >> from & 1, after.marked >> to & 1);
+          ASSERT_EQ(before.detailed >> from & 1, after.detailed >> to & 1);
+          if ((before.rewritten >> from & 1) != 0) {
+            same(before.rewrite, after.rewrite);
+            same(before.port, after.port);
+            same(before.tag, after.tag);
+          }
+          if ((before.marked >> from & 1) != 0) same(before.mark, after.mark);
+          if ((before.detailed >> from & 1) != 0) same(before.detail, after.detail);
+        }
+        ++to;
+      }
+      ASSERT_FALSE(after.one_run);
+    }
+  }
+}
+
 TEST(Fast, GivesKeptRegistersBackWithTheResults) {
   uint64_t state = 3;
   Batch batch = mixed(128, 6);

@@ -103,6 +103,7 @@ class CpuRunner {
   bool expects_others_ = false;                        // some had another
   std::span<const std::byte> next_;
   const FastCode code_ = fast_code();
+  const AclIsa isa_ = acl_widest_isa();
 };
 
 struct CpuRunner::TileLanes {

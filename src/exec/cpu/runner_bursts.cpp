@@ -203,11 +203,8 @@ namespace {
 template <typename Length>
 uint32_t sum_of(uint32_t lanes, Length&& length) {
   uint32_t sum = 0;
-  if (lanes == ~uint32_t{0}) {
-    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) sum += length(i);
-  } else {
-    for (; lanes != 0; lanes &= lanes - 1) sum += length(static_cast<uint32_t>(std::countr_zero(lanes)));
-  }
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i)
+    sum += length(i) & (0u - uint32_t{(lanes & FastBurst::kLane[i]) != 0});
   return sum;
 }
 
@@ -336,6 +333,12 @@ void CpuRunner::run_burst(const PlanNode& node, const Program& program, const Ba
         if (burst.reason[i] != DropReason::kNone) tile.packet[lane].reason = burst.reason[i];
         ++lane;
       });
+    }
+    // What follows works on whole columns, and on all lanes in use at once where it can.
+    if (s != last && alive != 0 && alive != burst.lanes()) {
+      compress_on(isa_, burst, alive);
+      alive = burst.lanes();
+      counted = 0;
     }
   }
   const uint32_t next = tile.count != 0 ? from + 1 : last + 1;

@@ -180,35 +180,6 @@ void fill(TupleMergeKernels::Lanes& lanes, const FlowKey* const* keys, const uin
   for (size_t i = n; i < 32; ++i) lanes.best[i] = 0;
 }
 
-// The same of keys that stand in columns: all 32 places are taken over, whatever they hold.
-template <bool kWide>
-void fill(TupleMergeKernels::Lanes& lanes, const KeyColumns& keys, size_t n) {
-  lanes.columns = &keys;
-  if constexpr (kWide) {
-    const uint64_t* const halves[4] = {keys.source_high, keys.source_low, keys.destination_high, keys.destination_low};
-    for (size_t h = 0; h < 4; ++h) {
-      for (size_t i = 0; i < 32; ++i) lanes.word[2 * h][i] = static_cast<uint32_t>(halves[h][i] >> 32);
-      for (size_t i = 0; i < 32; ++i) lanes.word[2 * h + 1][i] = static_cast<uint32_t>(halves[h][i]);
-    }
-  } else {
-    for (size_t i = 0; i < 32; ++i) lanes.word[3][i] = keys.source[i];
-    for (size_t i = 0; i < 32; ++i) lanes.word[7][i] = keys.destination[i];
-    for (size_t i = 0; i < 32; ++i) lanes.pair[i] = uint64_t{keys.destination[i]} << 32 | keys.source[i];
-  }
-  // merge_ports and merge_fields of what unpack_key4 makes of them.
-  for (size_t i = 0; i < 32; ++i) {
-    const uint32_t ports = keys.ports[i], rest = keys.rest[i];
-    const uint32_t has_ports = 0u - (rest >> 22 & FlowKey::kHasPorts);
-    static_assert(FlowKey::kHasPorts == 1);
-    lanes.ports[i] = (ports >> 16 | ports << 16) & has_ports;
-    const uint32_t top = kWide ? 6u : rest >> 16 & 63u;
-    lanes.fields[i] = (rest >> 22 & 7u) | (rest & 0xff00u) | (rest & 255u) << 16 | top << 24;
-    lanes.protocol[i] = (rest & 255u) * kTupleProtocolFactor;
-    lanes.best[i] = kMergeNone;
-  }
-  for (size_t i = n; i < 32; ++i) lanes.best[i] = 0;
-}
-
 }  // namespace
 
 // The loose rules, then table by table: a probe for all lanes that the table may still improve, then the candidates,
@@ -248,10 +219,10 @@ void TupleMergeView::lookup_columns_on(AclIsa isa, const KeyColumns& keys, uint3
   SLUICE_ASSERT(isa_available(isa) && n <= 32);
   TupleMergeKernels::Lanes lanes;
   if (keys.family == 6) {
-    fill<true>(lanes, keys, n);
+    TupleMergeKernels::of(isa, true).fill_columns(lanes, keys, n);
     search<true>(isa, lanes, n);
   } else {
-    fill<false>(lanes, keys, n);
+    TupleMergeKernels::of(isa, false).fill_columns(lanes, keys, n);
     search<false>(isa, lanes, n);
   }
   for (size_t i = 0; i < n; ++i) rules[i] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];

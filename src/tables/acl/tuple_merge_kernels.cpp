@@ -62,7 +62,58 @@ void bitmap_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   for (size_t i = 0; i < n; ++i) lanes.best[i] = view.loose_by_bitmap(probe_at(lanes, i), lanes.key_of(i));
 }
 
+// to[i] = f(from[i]...) of all 32 places, whatever they hold, as vectors: no two columns overlap.
+template <typename F, typename To, typename... From>
+inline void each_place(F f, To* __restrict to, const From* __restrict... from) {
+  for (size_t i = 0; i < 32; ++i) to[i] = f(from[i]...);
+}
+// Keys in columns as lanes.
+template <bool kWide>
+inline void fill_columns(K::Lanes& lanes, const KeyColumns& keys, size_t n) {
+  lanes.columns = &keys;
+  const auto same = [](uint32_t v) { return v; };
+  if constexpr (kWide) {
+    const uint64_t* const halves[4] = {keys.source_high, keys.source_low, keys.destination_high, keys.destination_low};
+    for (size_t h = 0; h < 4; ++h) {
+      each_place([](uint64_t v) { return static_cast<uint32_t>(v >> 32); }, lanes.word[2 * h], halves[h]);
+      each_place([](uint64_t v) { return static_cast<uint32_t>(v); }, lanes.word[2 * h + 1], halves[h]);
+    }
+  } else {
+    each_place(same, lanes.word[3], keys.source);
+    each_place(same, lanes.word[7], keys.destination);
+    each_place([](uint32_t source, uint32_t destination) { return uint64_t{destination} << 32 | source; }, lanes.pair,
+               keys.source, keys.destination);
+  }
+  // merge_ports and merge_fields of what unpack_key4 makes of them.
+  static_assert(FlowKey::kHasPorts == 1);
+  each_place([](uint32_t ports,
+                uint32_t rest) { return (ports >> 16 | ports << 16) & (0u - (rest >> 22 & FlowKey::kHasPorts)); },
+             lanes.ports, keys.ports, keys.rest);
+  each_place(
+      [](uint32_t rest) {
+        const uint32_t top = kWide ? 6u : rest >> 16 & 63u;
+        return (rest >> 22 & 7u) | (rest & 0xff00u) | (rest & 255u) << 16 | top << 24;
+      },
+      lanes.fields, keys.rest);
+  each_place([](uint32_t rest) { return (rest & 255u) * kTupleProtocolFactor; }, lanes.protocol, keys.rest);
+  for (uint32_t& best : lanes.best) best = kMergeNone;
+  for (size_t i = n; i < 32; ++i) lanes.best[i] = 0;
+}
+template <bool kWide>
+void fill_columns_scalar(K::Lanes& lanes, const KeyColumns& keys, size_t n) {
+  fill_columns<kWide>(lanes, keys, n);
+}
+
 #if defined(__x86_64__)
+
+template <bool kWide>
+SLUICE_AVX2 __attribute__((flatten)) void fill_columns_avx2(K::Lanes& lanes, const KeyColumns& keys, size_t n) {
+  fill_columns<kWide>(lanes, keys, n);
+}
+template <bool kWide>
+SLUICE_AVX512 __attribute__((flatten)) void fill_columns_avx512(K::Lanes& lanes, const KeyColumns& keys, size_t n) {
+  fill_columns<kWide>(lanes, keys, n);
+}
 
 // Four keys at a time: their last three words of 64 bits (destination, ports and fields, family and the rest) become
 // columns by a transposition, which is a third of the work of taking them one by one.
@@ -534,15 +585,17 @@ SLUICE_AVX2 void loose_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t 
 
 const TupleMergeKernels& TupleMergeKernels::of(AclIsa isa, bool wide) {
   static constexpr TupleMergeKernels kScalar[2] = {
-      {probe_scalar<false>, verify_scalar<false>, loose_scalar<false>, bitmap_scalar, nullptr},
-      {probe_scalar<true>, verify_scalar<true>, loose_scalar<true>, nullptr, nullptr}};
+      {probe_scalar<false>, verify_scalar<false>, loose_scalar<false>, bitmap_scalar, nullptr,
+       fill_columns_scalar<false>},
+      {probe_scalar<true>, verify_scalar<true>, loose_scalar<true>, nullptr, nullptr, fill_columns_scalar<true>}};
 #if defined(__x86_64__)
   static constexpr TupleMergeKernels kAvx2[2] = {
-      {probe_avx2<false>, verify4_avx2, loose_avx2<false>, bitmap_avx2, fill_avx2},
-      {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>, nullptr, nullptr}};
+      {probe_avx2<false>, verify4_avx2, loose_avx2<false>, bitmap_avx2, fill_avx2, fill_columns_avx2<false>},
+      {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>, nullptr, nullptr, fill_columns_avx2<true>}};
   static constexpr TupleMergeKernels kAvx512[2] = {
-      {probe_avx512<false>, verify_avx512<false>, loose_avx512<false>, bitmap_avx512, fill_avx2},
-      {probe_avx512<true>, verify_avx512<true>, loose_avx512<true>, nullptr, nullptr}};
+      {probe_avx512<false>, verify_avx512<false>, loose_avx512<false>, bitmap_avx512, fill_avx2,
+       fill_columns_avx512<false>},
+      {probe_avx512<true>, verify_avx512<true>, loose_avx512<true>, nullptr, nullptr, fill_columns_avx512<true>}};
   if (isa == AclIsa::kAvx512) return kAvx512[wide];
   if (isa == AclIsa::kAvx2) return kAvx2[wide];
 #endif

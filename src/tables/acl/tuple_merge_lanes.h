@@ -37,6 +37,8 @@ struct TupleMergeKernels {
   // Takes over the addresses, ports and fields of `n` narrow keys, 1 to 32, the lanes behind them as those of a key of
   // zeros. False: one of the keys is not narrow; what is in the lanes is of no use then. nullptr: there is none.
   using FillFn = bool (*)(Lanes& lanes, const FlowKey* const* keys, size_t n);
+  // The same of keys that stand in columns, of either form.
+  using FillColumnsFn = void (*)(Lanes& lanes, const KeyColumns& keys, size_t n);
   // Compares the loose rules with all lanes.
   using LooseFn = void (*)(const TupleMergeView& view, Lanes& lanes, size_t n);
 
@@ -45,6 +47,7 @@ struct TupleMergeKernels {
   LooseFn loose;
   LooseFn bitmap;  // the same by the bitmap; narrow lanes only
   FillFn fill;     // narrow lanes only
+  FillColumnsFn fill_columns;
 
   static const TupleMergeKernels& of(AclIsa isa, bool wide);
 
