@@ -69,7 +69,7 @@ TEST_F(CliSignalsTest, EndsLongWorkOfEveryCommand) {
       {"demo --packets 5000000 -q", false},
   };
   for (const auto& [words, minutes] : commands) {
-    for (const auto& [signal, after] : {std::pair("TERM", "0"), std::pair("INT", "0.7"), std::pair("TERM", "4")}) {
+    for (const auto& [signal, after] : {std::pair("TERM", "0"), std::pair("INT", "0.7"), std::pair("TERM", "2.5")}) {
       const Said said = ended_by(signal, after, words);
       if (said.code != 0 || minutes) {
         EXPECT_EQ(said.code, 130) << words << "\n" << signal << " after " << after << " s\n" << said.out << said.err;

@@ -96,36 +96,36 @@ struct AclStage {
     for (size_t i = 0; i < n; ++i) passed |= judge_lane(burst, lanes[i], rules[i]);
     return passed;
   }
-  // apply() of all lanes of `mask`, without a branch that goes by a verdict: where one packet is denied and the next is
-  // not, each would be guessed wrong.
+  // apply() of all lanes of `mask` as loops over whole columns, without a branch that goes by a verdict: where one
+  // packet is denied and the next is not, each would be guessed wrong. `rules` has kLanes places.
   uint32_t judge(FastBurst& burst, uint32_t mask, uint32_t* rules) const {
-    uint8_t verb[FastBurst::kLanes];
-    for (uint32_t i = burst.count; i < FastBurst::kLanes; ++i) rules[i] = 0;
-    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) verb[i] = static_cast<uint8_t>(actions.action(rules[i]).verb);
-    constexpr auto kDeny = static_cast<uint8_t>(AclVerb::kDeny), kMark = static_cast<uint8_t>(AclVerb::kMark);
-    const auto open = static_cast<uint8_t>(permit_by_default != 0);
-    uint8_t passes[FastBurst::kLanes], marks[FastBurst::kLanes];
-    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
-      const auto none = static_cast<uint8_t>(rules[i] == 0);
-      passes[i] = static_cast<uint8_t>((none & open) | ((none ^ 1) & static_cast<uint8_t>(verb[i] != kDeny)));
-      marks[i] = static_cast<uint8_t>((none ^ 1) & static_cast<uint8_t>(verb[i] == kMark));
-    }
-    const uint32_t passed = mask & FastBurst::lanes_where([&](uint32_t i) { return passes[i] != 0; });
-    const uint32_t marked = mask & FastBurst::lanes_where([&](uint32_t i) { return marks[i] != 0; });
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
-      const auto i = static_cast<uint32_t>(std::countr_zero(m));
-      const uint32_t denied = passes[i] ^ 1u;
-      const auto reason = rules[i] == 0 ? DropReason::kAclNoMatch : DropReason::kAclDeny;
-      burst.rule[i] = rules[i];
-      burst.output[i] = static_cast<uint8_t>(denied);
-      burst.reason[i] = static_cast<DropReason>(static_cast<uint32_t>(reason) * denied);
-    }
+    constexpr uint32_t kLanes = FastBurst::kLanes;
+    constexpr auto kDeny = static_cast<uint32_t>(AclVerb::kDeny), kMark = static_cast<uint32_t>(AclVerb::kMark);
+    uint32_t verb[kLanes], denied[kLanes], here[kLanes];
+    for (uint32_t i = burst.count; i < kLanes; ++i) rules[i] = 0;
+    for (uint32_t i = 0; i < kLanes; ++i) verb[i] = static_cast<uint32_t>(actions.action(rules[i]).verb);
+    const uint32_t unmatched = permit_by_default != 0 ? 0u : 1u;
+    for (uint32_t i = 0; i < kLanes; ++i) denied[i] = rules[i] == 0 ? unmatched : uint32_t{verb[i] == kDeny};
+    for (uint32_t i = 0; i < kLanes; ++i) here[i] = (mask & FastBurst::kLane[i]) != 0 ? ~0u : 0u;
+    for (uint32_t i = 0; i < kLanes; ++i) burst.rule[i] = (rules[i] & here[i]) | (burst.rule[i] & ~here[i]);
+    uint8_t output[kLanes], reason[kLanes], old[kLanes];
+    constexpr auto kDenied = static_cast<uint32_t>(DropReason::kAclDeny);
+    constexpr auto kNoMatch = static_cast<uint32_t>(DropReason::kAclNoMatch);
+    for (uint32_t i = 0; i < kLanes; ++i) output[i] = static_cast<uint8_t>(denied[i] & here[i]);
+    for (uint32_t i = 0; i < kLanes; ++i)
+      reason[i] = static_cast<uint8_t>((rules[i] == 0 ? kNoMatch : kDenied) & (0u - denied[i]) & here[i]);
+    for (uint32_t i = 0; i < kLanes; ++i) old[i] = static_cast<uint8_t>(~here[i]);
+    for (uint32_t i = 0; i < kLanes; ++i)
+      burst.output[i] = static_cast<uint8_t>(output[i] | (burst.output[i] & old[i]));
+    for (uint32_t i = 0; i < kLanes; ++i)
+      burst.reason[i] = static_cast<DropReason>(reason[i] | (static_cast<uint8_t>(burst.reason[i]) & old[i]));
+    const uint32_t marked = mask & FastBurst::lanes_where([&](uint32_t i) { return verb[i] == kMark; });
     burst.marked |= marked;
     for (uint32_t m = marked; m != 0; m &= m - 1) {
       const auto i = static_cast<uint32_t>(std::countr_zero(m));
       burst.mark[i] = actions.action(rules[i]).mark;
     }
-    return passed;
+    return mask & FastBurst::lanes_where([&](uint32_t i) { return denied[i] == 0; });
   }
   uint32_t judge_lane(FastBurst& burst, uint32_t lane, uint32_t rule) const {
     const uint32_t bit = uint32_t{1} << lane;

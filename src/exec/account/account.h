@@ -48,6 +48,7 @@ inline DropReason reason_to_leave(DropReason own) {
 //   uint32_t near(LoggedRules::Range)   a mask that has every lane whose rule is in the range, and may have more
 //   void log(i, LoggedPacket&)          fills the packet's record
 //   DropReason reason(i)                why the packet leaves by an output without a successor
+//   uint32_t with(DropReason)           where it can say so at once: the lanes of that reason
 //   uint32_t row(i), next_hop(i)        for the packet's fate
 // With kRecords = false there is no log(), and packets of rules with `log` count as missed records.
 class Account {
@@ -95,22 +96,23 @@ class Account {
   void stage(unsigned element, uint32_t came, uint64_t bytes, uint32_t dropped, const Lanes& lanes, uint64_t sign = 1) {
     arrive(element, sign * static_cast<uint64_t>(std::popcount(came)), sign * bytes);
     decide(element, came, lanes, sign);
-    if (dropped == 0) return;
-    // Mostly all have one reason: a counter is added to once.
-    DropReason counted = reason_to_leave(lanes.reason(static_cast<uint32_t>(std::countr_zero(dropped))));
-    uint64_t packets = 0;
+    if constexpr (requires { lanes.with(DropReason::kNone); }) {
+      if (fates_ == nullptr) {
+        for (uint32_t left = dropped; left != 0;) {
+          const DropReason reason = lanes.reason(static_cast<uint32_t>(std::countr_zero(left)));
+          const uint32_t same = left & lanes.with(reason);
+          drop(element, reason_to_leave(reason), sign * static_cast<uint64_t>(std::popcount(same)));
+          left &= ~same;
+        }
+        return;
+      }
+    }
     for_lanes(dropped, [&](uint32_t i) {
       const DropReason reason = reason_to_leave(lanes.reason(i));
-      if (reason != counted) {
-        drop(element, counted, packets);
-        counted = reason;
-        packets = 0;
-      }
-      packets += sign;
+      drop(element, reason, sign);
       if (fates_ != nullptr)
         fates_[lanes.row(i)] = {lanes.rule(i), lanes.next_hop(i), static_cast<uint16_t>(element), reason};
     });
-    drop(element, counted, packets);
   }
 
   // The rules that decided packets of a list's element, where they are counted and recorded.

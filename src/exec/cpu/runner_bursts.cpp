@@ -208,6 +208,15 @@ uint32_t sum_of(uint32_t lanes, Length&& length) {
   return sum;
 }
 
+// Whether no output but the first leads anywhere.
+bool drops_others(const StageSlot& slot) {
+  static_assert(kPathDropped == 0xff && sizeof slot.next == 16);
+  uint64_t half[2];
+  std::memcpy(half, slot.next, sizeof half);
+  half[0] |= 0xff;
+  return (half[0] & half[1]) == ~uint64_t{0};
+}
+
 }  // namespace
 
 struct CpuRunner::BurstLanes {
@@ -224,6 +233,9 @@ struct CpuRunner::BurstLanes {
     cpu.fill_logged(packet, burst.row[i], burst.key(i), burst.bytes(i), burst.ip_bytes[i]);
   }
   DropReason reason(uint32_t i) const { return burst.reason[i]; }
+  uint32_t with(DropReason reason) const {
+    return FastBurst::lanes_where([&](uint32_t i) { return burst.reason[i] == reason; });
+  }
   uint32_t row(uint32_t i) const { return burst.row[i]; }
   uint32_t next_hop(uint32_t i) const { return burst.next_hop[i]; }
 };
@@ -313,7 +325,7 @@ void CpuRunner::run_burst(const PlanNode& node, const Program& program, const Ba
     const uint32_t came = alive;
     if (s >= begin) alive = cpu_fast_kernel(slot.kind)(slot, burst, alive);
     uint32_t leaving = 0;
-    for (uint32_t m = came & ~alive; m != 0; m &= m - 1) {
+    for (uint32_t m = drops_others(slot) ? 0 : came & ~alive; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       const uint8_t path = slot.next[burst.output[lane] & 15];
       if (path == kPathDropped) continue;
