@@ -152,19 +152,21 @@ const auto kSum = &sum_narrow;
 
 uint64_t Batch::bytes(const Selection& packets, uint32_t w) const {
   const uint64_t bits = packets.word(w);
-  uint64_t total = 0;
+  const auto of = [&](uint64_t some, auto&& length) {
+    uint64_t total = 0;
+    for (; some != 0; some &= some - 1) total += length(w * 64 + static_cast<uint32_t>(std::countr_zero(some)));
+    return total;
+  };
+  // Where most of 64 are meant, all of them without the others.
+  const bool most = w * 64 + 64 <= count_ && std::popcount(bits) > 32;
   if (unfilled_) {
-    if (bits != ~uint64_t{0}) {
-      for (uint64_t b = bits; b != 0; b &= b - 1)
-        total += lent_.length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
-      return total;
-    }
-    total = lent_.bytes_before[w * 64 + 64] - lent_.bytes_before[w * 64] + uint64_t{64} * lent_.tail;
-    return lent_.trims != nullptr ? total - lent_.trimmed[w] : total;
+    const auto length = [&](uint32_t i) { return uint64_t{lent_.length(i)}; };
+    if (!most) return of(bits, length);
+    const uint64_t total = lent_.bytes_before[w * 64 + 64] - lent_.bytes_before[w * 64] + uint64_t{64} * lent_.tail;
+    return total - (lent_.trims != nullptr ? lent_.trimmed[w] : 0) - of(~bits, length);
   }
-  if (bits == ~uint64_t{0}) return kSum(&extent_[w * 64]);
-  for (uint64_t b = bits; b != 0; b &= b - 1) total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
-  return total;
+  const auto length = [&](uint32_t i) { return uint64_t{data_length(i)}; };
+  return most ? kSum(&extent_[w * 64]) - of(~bits, length) : of(bits, length);
 }
 
 bool Batch::clone(const Batch& from, uint32_t i) {

@@ -83,9 +83,11 @@ class TakenTrims {
       FrameTrim* const to = to_.rows + first;
       const bool lost = results_.trims(w, half);
       if (!lost || !results_.words_stored(w, half)) {
-        // Nobody looks at those of others.
         const FrameTrim all = lost ? results_.trim(w, half) : FrameTrim{};
         std::fill_n(to, 32, all);
+        // What others lost is in no sum.
+        for (uint32_t others = lost ? ~its : 0; others != 0; others &= others - 1)
+          to[std::countr_zero(others)] = FrameTrim{};
         const auto packets = static_cast<uint32_t>(std::popcount(its));
         sum += packets * all.bytes();
         cut += packets * all.end();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -203,6 +204,23 @@ void Egress::flush() {
 
 namespace {
 
+// Whether those of 64 packets that `bits` names have this port. The columns have 64 places, whatever the batch's size
+// is.
+bool all_at(const uint16_t* port, uint64_t bits, uint16_t its) {
+  using Eight = uint16_t __attribute__((vector_size(16)));
+  constexpr Eight kBits = {1, 2, 4, 8, 16, 32, 64, 128};
+  Eight differs{};
+  for (uint32_t i = 0; i < 64; i += 8) {
+    Eight ports;
+    std::memcpy(&ports, port + i, sizeof ports);
+    const auto named = ((Eight{} + static_cast<uint16_t>(bits >> i & 255)) & kBits) != 0;
+    differs |= (ports ^ its) & reinterpret_cast<Eight>(named);
+  }
+  uint64_t half[2];
+  std::memcpy(half, &differs, sizeof half);
+  return (half[0] | half[1]) == 0;
+}
+
 // Counts packets of a batch by their port, and returns all of them together. `end`: as Ports::end. `word(w, bits)` is
 // called for each 64 rows that have some.
 template <typename Word>
@@ -221,15 +239,12 @@ PortCounters count_by_port(Batch& batch, const Selection& rows, PortCounters* po
     // All have one port, or the first and the last most often show that they have not. Where they have, a counter that
     // each reads, adds to and writes would make each wait for the one before.
     const uint16_t* port = port_of + w * 64;
-    if (bits == ~uint64_t{0} && port[0] == port[63]) {
-      uint16_t differ = 0;
-      for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(port[i] ^ port[0]);
-      if (differ == 0) {
-        last = std::max<size_t>(last, port[0]);
-        ports[port[0]].packets += packets;
-        ports[port[0]].bytes += bytes;
-        continue;
-      }
+    const uint16_t first = port[std::countr_zero(bits)];
+    if (first == port[63 - std::countl_zero(bits)] && all_at(port, bits, first)) {
+      last = std::max<size_t>(last, first);
+      ports[first].packets += packets;
+      ports[first].bytes += bytes;
+      continue;
     }
     for (uint64_t b = bits; b != 0; b &= b - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
