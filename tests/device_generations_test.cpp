@@ -328,20 +328,20 @@ std::vector<Setting> settings(const std::string& kind) {
 #if defined(SLUICE_SANITIZED)
   // Each mode, and two devices, once.
   return {{kind, DeviceMode::kPersistent, kAuto, 2, 2},
-          {kind, DeviceMode::kLaunch, kHeader, 2, 1},
+          {kind, DeviceMode::kLaunch, kFrame, 2, 1},
           {kind, DeviceMode::kPersistent, kFrame, 2, 1},
           {kind, DeviceMode::kAdaptive, kAuto, 2, 1, 250, false}};
 #else
   std::vector<Setting> all = {
       {kind, DeviceMode::kPersistent, kAuto, 3, 1, 50, true, Transport::kStaged, 40},
       {kind, DeviceMode::kPersistent, kAuto, 2, 2},
-      {kind, DeviceMode::kPersistent, kHeader, 2, 1},
       {kind, DeviceMode::kPersistent, kFrame, 3, 1, 50, true, Transport::kStaged, 40},
       {kind, DeviceMode::kLaunch, kAuto, 3, 1, 50, true, Transport::kStaged, 40},
-      {kind, DeviceMode::kLaunch, kHeader, 2, 2},
-      {kind, DeviceMode::kLaunch, kAddress, 2, 1, 50, true, Transport::kCommList},
+      {kind, DeviceMode::kLaunch, kFrame, 2, 2},
+      {kind, DeviceMode::kLaunch, kAuto, 2, 1, 50, true, Transport::kCommList},
+      {kind, DeviceMode::kLaunch, kFrame, 2, 1, 50, true, Transport::kCommPool},
       {kind, DeviceMode::kAdaptive, kAuto, 2, 1, 250, false, Transport::kStaged, 40},
-      {kind, DeviceMode::kAdaptive, kHeader, 2, 2, 250, true},
+      {kind, DeviceMode::kAdaptive, kFrame, 2, 2, 250, true},
   };
   return all;
 #endif
@@ -377,7 +377,7 @@ TEST(DeviceGenerations, PatchedTablesAreNeverMixed) {
   using enum RecordChoice;
   for (const std::string& kind : testing::device_kinds()) {
     for (Setting setting : {Setting{kind, DeviceMode::kPersistent, kAuto, 3, 1, 50, true, Transport::kStaged, 24},
-                            Setting{kind, DeviceMode::kLaunch, kHeader, 2, 2, 50, true, Transport::kStaged, 24}}) {
+                            Setting{kind, DeviceMode::kLaunch, kFrame, 2, 2, 50, true, Transport::kStaged, 24}}) {
       SCOPED_TRACE(name_of(setting));
       setting.patched = true;
       const uint64_t generations = swaps(setting.swaps) + 1;
@@ -402,7 +402,7 @@ TEST(DeviceGenerations, PatchedTablesAreNeverMixed) {
 TEST(DeviceGenerations, WithoutRoomRunOnTheHost) {
   for (const Setting& setting : {Setting{"emu", DeviceMode::kPersistent, RecordChoice::kAuto, 2, 1},
                                  Setting{"emu", DeviceMode::kPersistent, RecordChoice::kAuto, 3, 2},
-                                 Setting{"emu", DeviceMode::kLaunch, RecordChoice::kHeader, 2, 1},
+                                 Setting{"emu", DeviceMode::kLaunch, RecordChoice::kFrame, 2, 1},
                                  Setting{"emu", DeviceMode::kAdaptive, RecordChoice::kAuto, 2, 1, 250, false}}) {
     SCOPED_TRACE(name_of(setting));
     // Where every access is watched, persistent mode with two devices does for both.
