@@ -10,6 +10,7 @@
 
 #include "base/test_data.h"
 #include "exec/device/copied_runs.h"
+#include "net/packet_builder.h"
 #include "ports/memory/frame_store.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/algorithms.h"
@@ -433,6 +434,36 @@ TEST(DeviceEquality, SumsOfRunsThatAreCopied) {
   }
 }
 
+// Every way of every kind of device makes of the graph what the host did. Returns the packets that devices answered.
+uint64_t equal_everywhere(const TempDir& dir, const std::string& text, const DeviceOutcome& want) {
+  uint64_t offloaded = 0;
+  for (const std::string& kind : testing::device_kinds()) {
+    for (const Way& way : ways()) {
+      SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+      const DeviceOutcome got = run(dir, text, &way, kind);
+      expect_equal(want, got);
+      offloaded += got.outcome.report.offload.offloaded;
+    }
+  }
+  return offloaded;
+}
+
+// The destination becomes the gateway of the route that was found: the host finds it by the next hop that comes back,
+// and what looks the destination up behind it looks up that.
+TEST(DeviceEquality, GatewaysComeBack) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(2000), 11);
+  const std::string text =
+      "in :: FromDump(" + capture +
+      ") -> IPInput -> a :: IPLookup(0/0 192.0.2.1 0, 10.0.0.0/9 198.51.100.7 1, 10.128.0.0/9 2);\n"
+      "a[0] -> b :: IPLookup(192.0.2.1/32 0, 198.51.100.7/32 1, 0/0 2); a[1] -> b; a[2] -> b;\n"
+      "b[0] -> out :: ToDump($OUT); b[1] -> second :: ToDump($OUT2); b[2] -> Paint(1) -> out;\n";
+  const DeviceOutcome want = run(dir, text, nullptr);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_GT(want.outcome.report.packets_out, packets(300));
+  EXPECT_GT(equal_everywhere(dir, text, want), packets(1000));
+}
+
 // A mark comes back with the rule that gives it; nothing is done again for it.
 TEST(DeviceEquality, MarksComeBack) {
   const TempDir dir;
@@ -548,20 +579,6 @@ TEST(DeviceEquality, HostElementsAndMadePackets) {
   }
 }
 
-// Every way of every kind of device makes of the graph what the host did. Returns the packets that devices answered.
-uint64_t equal_everywhere(const TempDir& dir, const std::string& text, const DeviceOutcome& want) {
-  uint64_t offloaded = 0;
-  for (const std::string& kind : testing::device_kinds()) {
-    for (const Way& way : ways()) {
-      SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
-      const DeviceOutcome got = run(dir, text, &way, kind);
-      expect_equal(want, got);
-      offloaded += got.outcome.report.offload.offloaded;
-    }
-  }
-  return offloaded;
-}
-
 // Programs without a lookup, that read and write whole frames behind patterns and in front of others: neither a key nor
 // a frame's result can bring what they do, so that the host does it all.
 TEST(DeviceEquality, FramesClassifiersAndSums) {
@@ -649,25 +666,33 @@ TEST(DeviceEquality, CodepointsAndLengths) {
   EXPECT_GT(equal_everywhere(dir, text, want), packets(1000));
 }
 
-// Patterns as a program that looks at whole frames, and as an access list.
+// Patterns as a program that looks at whole frames, which the host runs, and as such that look at registers: these go
+// with frames, also as an access list.
 TEST(DeviceEquality, Patterns) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(2000), 7);
   std::string many;
   for (int port = 1; port < 40; ++port) many += "src port " + std::to_string(1000 * port) + " or ";
-  const std::string text =
-      "in :: FromDump(" + capture +
-      ") -> IPInput -> f :: IPFilter(deny ip ttl < 3, 1 ether dst 02:00:00:00:00:77, allow tcp or ip[2:2] & 1 == 0, "
-      "1 udp, deny all)\n"
-      "  -> c :: IPClassifier(" +
-      many +
-      "port 53, icmp, -);\n"
-      "c[0] -> out :: ToDump($OUT); c[1] -> Discard; c[2] -> Paint(2) -> out;\n"
-      "f[1] -> second :: ToDump($OUT2);\n";
-  const DeviceOutcome want = run(dir, text, nullptr);
-  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
-  ASSERT_GT(want.outcome.report.packets_out, packets(300));
-  EXPECT_GT(equal_everywhere(dir, text, want), packets(1000));
+  for (const bool whole : {true, false}) {
+    const std::string text =
+        "in :: FromDump(" + capture + ") -> IPInput -> f :: IPFilter(" +
+        (whole ? "deny ip ttl < 3, 1 ether dst 02:00:00:00:00:77, allow tcp or ip[2:2] & 1 == 0, 1 udp, deny all"
+               : "deny ip ttl < 3, 1 dst port 53, allow tcp or icmp or src port > 3000, 1 udp, deny all") +
+        ")\n  -> c :: IPClassifier(" + many +
+        "port 53, icmp, -);\n"
+        "c[0] -> out :: ToDump($OUT); c[1] -> Discard; c[2] -> Paint(2) -> out;\n"
+        "f[1] -> second :: ToDump($OUT2);\n";
+    SCOPED_TRACE(text);
+    const DeviceOutcome want = run(dir, text, nullptr);
+    ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+    ASSERT_GT(want.outcome.report.packets_out, packets(300));
+    const uint64_t offloaded = equal_everywhere(dir, text, want);
+    if (whole) {
+      EXPECT_EQ(offloaded, 0u);
+    } else {
+      EXPECT_GT(offloaded, packets(1000));
+    }
+  }
 }
 
 // A mixed capture, with a frame cut to each of the lengths 0 to 20 between every few of its frames.
@@ -741,7 +766,7 @@ TEST(DeviceEquality, EditsOfFramesThatAreCutShort) {
         if (!c.by_frames || way.threading == DeviceThreading::kMaster) continue;
         const DeviceCounters& counted = got.outcome.report.offload;
         EXPECT_EQ(counted.offloaded + counted.on_host + counted.redone, want.outcome.report.packets_in);
-        EXPECT_GT(counted.offloaded, packets(1000));
+        EXPECT_GT(counted.offloaded, packets(500));
       }
     }
   }

@@ -402,8 +402,9 @@ std::string names_of(const Pipeline& pipeline, const PlanNode& node, size_t begi
 }
 
 // Why a segment is not on a device, and what would put it there.
-std::string why_on_host(const Pipeline& pipeline, size_t n, const Offload& offload) {
-  const auto other = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kFrame);
+std::string why_on_host(const Pipeline& pipeline, const OpenDevices& devices, size_t n, const Offload& offload) {
+  const auto other =
+      plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kFrame, false, devices.options.pooled());
   return offload.why + (other[n].on_device ? " (--records frame: on the device)" : "");
 }
 
@@ -414,7 +415,8 @@ struct OnHost {
   std::string why;
 };
 
-std::vector<OnHost> on_host(const Pipeline& pipeline, const std::vector<Offload>& offloads, const RunReport& report) {
+std::vector<OnHost> on_host(const Pipeline& pipeline, const OpenDevices& devices, const std::vector<Offload>& offloads,
+                            const RunReport& report) {
   std::vector<OnHost> all;
   for (size_t n = 0; n < report.segments.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
@@ -424,7 +426,7 @@ std::vector<OnHost> on_host(const Pipeline& pipeline, const std::vector<Offload>
     OnHost one{n, c.on_host + c.redone + c.rescued, c.offloaded, o.stays.empty() ? "no room for them" : o.stays};
     if (!o.on_device) {
       for (const unsigned e : node.elements) one.packets = std::max(one.packets, report.totals.elements[e].packets);
-      one.why = why_on_host(pipeline, n, o);
+      one.why = why_on_host(pipeline, devices, n, o);
     }
     if (one.packets != 0) all.push_back(std::move(one));
   }
@@ -438,7 +440,7 @@ void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, ui
   const bool failed = std::any_of(report.devices.begin(), report.devices.end(),
                                   [](const DeviceReport& d) { return !d.failure.empty(); });
   if (devices.automatic || failed) return;  // report_failures says it
-  for (const OnHost& one : on_host(pipeline, offloads_of(pipeline, devices, batch, counts), report)) {
+  for (const OnHost& one : on_host(pipeline, devices, offloads_of(pipeline, devices, batch, counts), report)) {
     if (one.answered != 0) continue;
     const PlanNode& node = pipeline.plan.nodes[one.node];
     note(fmt::format("device {}: no packet of {} was sent to it, {} stayed on the host: {}", devices.label,
@@ -454,7 +456,7 @@ std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& d
     for (const DeviceReport& d : report.devices) {
       if (!d.failure.empty()) return fmt::format("device {}:{} failed: {}", d.info.kind, d.info.ordinal, d.failure);
     }
-    for (const OnHost& one : on_host(pipeline, offloads, report)) {
+    for (const OnHost& one : on_host(pipeline, devices, offloads, report)) {
       const PlanNode& node = pipeline.plan.nodes[one.node];
       return fmt::format("{} of {} of {}: {}", with_commas(one.packets), counted(one.packets + one.answered, "packet"),
                          names_of(pipeline, node, 0, node.elements.size()), one.why);
@@ -499,7 +501,7 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     if (node.type != PlanNode::Type::kSegment) continue;
     const Offload& o = offloads[n];
     if (!o.on_device) {
-      text += fmt::format("node {}: on the host: {}\n", n, why_on_host(pipeline, n, o));
+      text += fmt::format("node {}: on the host: {}\n", n, why_on_host(pipeline, devices, n, o));
       continue;
     }
     const CrossingBytes bytes = crossing_bytes(o);

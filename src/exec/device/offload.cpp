@@ -12,9 +12,11 @@ namespace {
 // What a stage puts in front of a packet, it writes and moves the first byte to.
 constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
 
-// What a key record can bring and its result can take back.
+// What a key record can bring and its result can take back. A destination that a stage writes beside a next hop is that
+// hop's gateway (IPLookup), which the host finds by it.
 constexpr FieldMask kKeyReads = kFieldKey | kFieldDestination;
 constexpr FieldMask kKeyWrites = kFieldRule | kFieldMark | kFieldNextHop | kFieldReason;
+constexpr FieldMask kGateway = kFieldNextHop | kFieldDestination;
 constexpr FieldMask kLookups = kFieldRule | kFieldNextHop;
 constexpr FieldMask kKeyFields = kFieldKey | kFieldDestination;
 // Whoever writes one of these leaves another key, or another place for the network header.
@@ -52,7 +54,11 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
     unsigned marking = 0;
     for (; end < node.elements.size() && end - begin < kMaxKeyStages; ++end) {
       const StageTraits t = router.elements[node.elements[end]]->stage_traits();
-      if (!t.on_keys || (t.reads & ~kKeyReads) != 0 || (t.writes & ~kKeyWrites) != 0) break;
+      const bool gateway = (t.writes & kGateway) == kGateway;
+      if (!t.on_keys || (t.reads & ~kKeyReads) != 0) break;
+      if ((t.writes & ~(kKeyWrites | (gateway ? kFieldDestination : 0))) != 0) break;
+      // The next hop that comes back has to be the one of the gateway.
+      if ((writes & kFieldDestination) != 0 && (t.writes & kFieldNextHop) != 0) break;
       if (one_list && (writes & t.writes & kFieldRule) != 0) break;
       writes |= t.writes;
       if ((t.writes & kFieldMark) != 0) ++marking;
@@ -97,12 +103,18 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, b
     return not_so("frames are sent where packets come from a source alone, to one stage");
   }
   const auto stages = static_cast<unsigned>(node.elements.size());
+  for (size_t s = 0; pooled && s < node.elements.size(); ++s) {
+    if (traits(s).frame == FrameUse::kPayload) {
+      return not_so(fmt::format("{} sums whole frames, and a pool has their first bytes alone",
+                                router.elements[node.elements[s]]->name));
+    }
+  }
   // A sum over whole frames may be the last stage: what it appends comes back apart. What it cuts off is counted where
   // it is the only one.
   const auto sums = [&](size_t s) {
     const StageTraits t = traits(s);
     const bool appends = (t.writes & kFieldFrame) != 0;
-    return t.frame == FrameUse::kPayload && s + 1 == node.elements.size() && (appends || s == 0) && !pooled;
+    return t.frame == FrameUse::kPayload && s + 1 == node.elements.size() && (appends || s == 0);
   };
   if ((first.frame != FrameUse::kHeaders && !sums(0)) || needs_key(plan.programs[node.program], node, router, stages)) {
     return not_so(

@@ -52,5 +52,32 @@ TEST(Offload, KeepsStagesWithoutCodeOnKeysOnTheHost) {
   EXPECT_EQ(o.end, 4);
 }
 
+// The gateway of a next hop is found on the host, for the one next hop that comes back.
+TEST(Offload, KeysCarryOneLookupWithGateways) {
+  const std::string lookup = " :: IPLookup(10.0.0.0/8 192.0.2.1 0, 0.0.0.0/0 0)";
+  const Offload one = offload_of("CheckIPHeader(14) -> a" + lookup, RecordChoice::kAuto);
+  EXPECT_TRUE(one.on_device && one.keys) << one.why;
+  EXPECT_EQ(one.begin, 1);
+  const Offload two = offload_of("CheckIPHeader(14) -> a" + lookup + " -> b" + lookup, RecordChoice::kAuto);
+  EXPECT_TRUE(two.on_device && two.keys) << two.why;
+  EXPECT_EQ(two.begin, 2) << "the second, and what follows it";
+  EXPECT_EQ(two.end, 4);
+}
+
+// What neither a key nor a frame carries, and why.
+TEST(Offload, SaysWhyASegmentStaysOnTheHost) {
+  const auto why = [](const std::string& chain, RecordChoice choice) {
+    const Offload o = offload_of(chain, choice);
+    EXPECT_FALSE(o.on_device) << chain;
+    return o.why;
+  };
+  EXPECT_EQ(why("EtherMirror", RecordChoice::kAuto), "no lookup: the transfer would cost more than the work");
+  EXPECT_EQ(why("EtherMirror", RecordChoice::kKey), "no lookup by key");
+  for (const RecordChoice choice : {RecordChoice::kFrame, RecordChoice::kAuto}) {
+    EXPECT_EQ(why("SetCRC32 -> m :: EtherMirror", choice),
+              "no lookup by key; SetCRC32@4 does not parse frames from their first byte");
+  }
+}
+
 }  // namespace
 }  // namespace sluice

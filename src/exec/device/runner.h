@@ -73,6 +73,7 @@ class DeviceRunner {
   template <typename Met>
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, const uint32_t* lengths, Met met);
   static uint32_t mark_by_rule(const Offload& offload, const Program& program, uint32_t visited, uint32_t rule);
+  static uint32_t gateway_by_hop(const Offload& offload, const Program& program, uint32_t visited, uint32_t next_hop);
   Steps take_key(const Offload& offload, uint64_t word, uint32_t row, Packet& p, const Program& program);
   InFlight* in_flight_for(size_t node, bool ipv4);
 

@@ -24,6 +24,17 @@ uint32_t mark_of_stage(const StageSlot& slot, uint32_t rule) {
   }
 }
 
+// The gateway of a next hop that a stage finds; 0: none, and for a stage without gateways.
+template <typename Stage>
+uint32_t gateway_of_stage(const StageSlot& slot, uint32_t next_hop) {
+  if constexpr (requires(const Stage& stage) { stage.targets[next_hop].gateway; }) {
+    const Stage& stage = slot.get<Stage>();
+    return next_hop < stage.target_count ? stage.targets[next_hop].gateway : 0;
+  } else {
+    return 0;
+  }
+}
+
 }  // namespace
 
 DeviceRunner::DeviceRunner(const Plan& plan, CpuRunner& cpu, Account& account, WorkerDevice device,
@@ -240,6 +251,20 @@ uint32_t DeviceRunner::mark_by_rule(const Offload& offload, const Program& progr
   return 0;
 }
 
+// The gateway of a packet's next hop, which the one stage of those that it met gave that writes destinations, if it met
+// it (plan_offloads).
+uint32_t DeviceRunner::gateway_by_hop(const Offload& offload, const Program& program, uint32_t visited,
+                                      uint32_t next_hop) {
+  using GatewayOf = uint32_t (*)(const StageSlot&, uint32_t);
+  static constexpr auto kGateways =
+      AllStages::table<GatewayOf>([]<typename Stage>(TypeTag<Stage>) { return &gateway_of_stage<Stage>; });
+  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
+    const StageSlot& slot = program.stages[offload.begin + static_cast<uint32_t>(std::countr_zero(bits))];
+    if (const uint32_t gateway = kGateways[slot.kind](slot, next_hop); gateway != 0) return gateway;
+  }
+  return 0;
+}
+
 // The rule of the access list among the stages that a packet met, of which there is one at most where rules are counted
 // (plan_offloads), and the packet's length on arrival at the one that is counted.
 struct DeviceRunner::MetPacket {
@@ -267,6 +292,10 @@ Steps DeviceRunner::take_key(const Offload& offload, uint64_t word, uint32_t row
   count_visits(program, offload.begin, r.steps.visited, nullptr, MetPacket{cpu_, row, p, r.rule, p.length()});
   if ((offload.writes & kFieldRule) != 0) p.rule = r.rule;
   if ((offload.writes & kFieldNextHop) != 0) p.next_hop = r.next_hop;
+  if ((offload.writes & kFieldDestination) != 0) {
+    if (const uint32_t gateway = gateway_by_hop(offload, program, r.steps.visited, r.next_hop); gateway != 0)
+      p.key.dst_lo = gateway;
+  }
   if (r.steps.reason != DropReason::kNone) p.reason = r.steps.reason;
   return r.steps;
 }
