@@ -122,9 +122,9 @@ def jobs_over(binary, data, work, quick):
     traffic = work / "generated.pcap"
     prepare(binary, ["gen", "traffic", "--rules", work / "acl1_10k", "--packets", 50000, "--out", traffic, "-q"])
     for capture in [*captures, traffic]:
-        for records in ["auto", "header"]:
+        for records in ["auto", "frame"]:
             for workers in [1, 3]:
-                if (records, workers) == ("header", 3):
+                if (records, workers) == ("frame", 3):
                     continue
                 jobs.append(Job(f"run {capture.name} records {records} x{workers}",
                                 ["run", "--acl", acl_image, "--default", "permit", "--routes",

@@ -66,9 +66,9 @@ def run(binary, graphs, options, work):
 def random_way(drawn, device, several):
     """Options of a run on the device. Several graphs have more segments than resident kernels have room."""
     mode = "launch" if several else drawn.choice(["launch", "persistent", "adaptive"])
-    records = drawn.choice(["auto", "key", "header", "address", "frame", "frame"])
+    records = drawn.choice(["auto", "key", "frame", "frame"])
     frames = records == "frame"
-    transports = ["staged", "zerocopy"] + (["commlist", "commpool"] if mode == "launch" or frames else [])
+    transports = ["staged", "zerocopy", "commlist", "commpool"]
     way = ["--device", device, "--mode", mode, "--records", records, "--transport", drawn.choice(transports),
            "--workers", drawn.randint(1, 3 if mode == "launch" else 2), "--batch", drawn.choice([1, 31, 32, 33, 100, 256, 1024, 4096]),
            "--flights", drawn.randint(1, 4), "--watchdog", 20000]

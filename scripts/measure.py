@@ -164,8 +164,7 @@ TABLE = [
     M("run_ways_device", "gpu", 90, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 7 --packets 200000000 --long 200000 "
       "--device cuda --name run_ways_device"),
     M("functions_ways", "gpu", 60, f"{FUNCTIONS} --function mirror,lookup,crc --sizes 64,1024 --workers 8 --batch 1024 --ways "
-      "launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,persistent/staged/full,"
-      "launch/staged/master"),
+      "launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,persistent/staged/full"),
     M("functions_batch", "gpu", 40, f"{FUNCTIONS} --function mirror,crc --sizes 1024 --workers 8 --batch 32,128,512,2048,4096,8192 "
       "--ways launch/staged/full,persistent/staged/full"),
     M("functions_workers", "gpu", 25, f"{FUNCTIONS} --function mirror,crc --sizes 1024 --workers 1,4,16 --batch 1024 "
@@ -174,8 +173,8 @@ TABLE = [
       "--batch 4096 --records frame --ways launch/staged/full,launch/zerocopy/full,persistent/staged/full,persistent/zerocopy/full"),
     M("functions_crc", "gpu", 60, "sluice bench functions --device cuda --function crc --sizes 64,128,256,512,1024,1518,9000 --resident "
       "--packets 400000 --workers 8 --batch 1024"),
-    M("functions_chain", "gpu", 30, f"{FUNCTIONS} --function chain,separate --sizes 64,256,1024 --workers 8 --batch 1024 "
-      "--ways launch/commlist/full,launch/commpool/full"),
+    M("functions_chain", "gpu", 30, f"{FUNCTIONS} --function chain --sizes 64,256,1024 --workers 8 --batch 1024 "
+      "--ways launch/commlist/full,launch/staged/full"),
     M("port_device", "gpu", 120, f"sluice bench port {RESIDENT} --mode launch --persistent --sizes 64 --seconds 0.3 --repetitions 7"),
     M("port_device_512", "gpu", 20, f"sluice bench port {RESIDENT} --mode launch --sizes 512 --repetitions 7"),
     M("port_latency", "gpu", 100, "sluice bench port --device cuda --mode persistent --flights 1 --batch 4,8,16,32,64,128,256 --sizes 64 "

@@ -90,7 +90,7 @@ class Swapper {
                             ? udp6("2001:db8:ffff::1", fmt::format("2001:db8:{:x}::7", variant)).ports(port, 53)
                             : udp4("10.0.0.1", fmt::format("10.9.{}.7", variant)).ports(port, 53);
       // Adaptive: of the others, which never leave, all are in records of the first kind for many batches, and then
-      // none for as many: their headers are too long, or have keys of another kind.
+      // none for as many: their headers are too long for a frame's first bytes, or they have keys of another kind.
       if (i % s_.batch >= leaving()) {
         b = i / s_.batch / kBusyBatches % 2 == 0 ? udp4("10.0.0.1", "10.8.0.1")
                                                  : udp6("2001:db8:ffff::1", "2001:db8:8::7").hop_by_hop(40);
@@ -105,9 +105,13 @@ class Swapper {
     text_ = fmt::format(
         "AclTable(edge, FILE {0});\nRouteTable(main, FILE {1}, ALGORITHM poptrie, ALGORITHM6 poptrie);\n"
         "AdjacencyTable(adj, FILE {2}, ROUTES main);\n"
-        "FromMemory({3}, LIMIT 1000000000000) -> IPInput -> ACL(TABLE edge) -> IPRoute(TABLE main) -> DecIPTTL\n"
+        "FromMemory({3}, LIMIT 1000000000000) -> input :: IPInput -> ACL(TABLE edge) -> IPRoute(TABLE main) -> "
+        "DecIPTTL\n"
         "  -> AdjacencyRewrite(TABLE adj) -> ToDump({4});\n",
         dir_ / "edge.acl", dir_ / "rib.txt", dir_ / "adj.txt", capture, dir_ / "out.pcap");
+    // Lent frames all cross, and the device finds whose headers are too long. Where something may look in front of
+    // frames, although no packet comes there, they are gathered by the host, which keeps such.
+    if (adaptive && s_.records == RecordChoice::kFrame) text_ += "input[1] -> Print(bad) -> Unstrip(14) -> Discard;\n";
   }
 
   Device& device(size_t i) { return *devices_[i]; }
@@ -328,20 +332,20 @@ std::vector<Setting> settings(const std::string& kind) {
 #if defined(SLUICE_SANITIZED)
   // Each mode, and two devices, once.
   return {{kind, DeviceMode::kPersistent, kAuto, 2, 2},
-          {kind, DeviceMode::kLaunch, kHeader, 2, 1},
+          {kind, DeviceMode::kLaunch, kFrame, 2, 1},
           {kind, DeviceMode::kPersistent, kFrame, 2, 1},
           {kind, DeviceMode::kAdaptive, kAuto, 2, 1, 250, false}};
 #else
   std::vector<Setting> all = {
       {kind, DeviceMode::kPersistent, kAuto, 3, 1, 50, true, Transport::kStaged, 40},
       {kind, DeviceMode::kPersistent, kAuto, 2, 2},
-      {kind, DeviceMode::kPersistent, kHeader, 2, 1},
       {kind, DeviceMode::kPersistent, kFrame, 3, 1, 50, true, Transport::kStaged, 40},
       {kind, DeviceMode::kLaunch, kAuto, 3, 1, 50, true, Transport::kStaged, 40},
-      {kind, DeviceMode::kLaunch, kHeader, 2, 2},
-      {kind, DeviceMode::kLaunch, kAddress, 2, 1, 50, true, Transport::kCommList},
+      {kind, DeviceMode::kLaunch, kFrame, 2, 2},
+      {kind, DeviceMode::kLaunch, kAuto, 2, 1, 50, true, Transport::kCommList},
+      {kind, DeviceMode::kLaunch, kFrame, 2, 1, 50, true, Transport::kCommPool},
       {kind, DeviceMode::kAdaptive, kAuto, 2, 1, 250, false, Transport::kStaged, 40},
-      {kind, DeviceMode::kAdaptive, kHeader, 2, 2, 250, true},
+      {kind, DeviceMode::kAdaptive, kFrame, 2, 2, 250, true},
   };
   return all;
 #endif
@@ -377,7 +381,7 @@ TEST(DeviceGenerations, PatchedTablesAreNeverMixed) {
   using enum RecordChoice;
   for (const std::string& kind : testing::device_kinds()) {
     for (Setting setting : {Setting{kind, DeviceMode::kPersistent, kAuto, 3, 1, 50, true, Transport::kStaged, 24},
-                            Setting{kind, DeviceMode::kLaunch, kHeader, 2, 2, 50, true, Transport::kStaged, 24}}) {
+                            Setting{kind, DeviceMode::kLaunch, kFrame, 2, 2, 50, true, Transport::kStaged, 24}}) {
       SCOPED_TRACE(name_of(setting));
       setting.patched = true;
       const uint64_t generations = swaps(setting.swaps) + 1;
@@ -402,7 +406,7 @@ TEST(DeviceGenerations, PatchedTablesAreNeverMixed) {
 TEST(DeviceGenerations, WithoutRoomRunOnTheHost) {
   for (const Setting& setting : {Setting{"emu", DeviceMode::kPersistent, RecordChoice::kAuto, 2, 1},
                                  Setting{"emu", DeviceMode::kPersistent, RecordChoice::kAuto, 3, 2},
-                                 Setting{"emu", DeviceMode::kLaunch, RecordChoice::kHeader, 2, 1},
+                                 Setting{"emu", DeviceMode::kLaunch, RecordChoice::kFrame, 2, 1},
                                  Setting{"emu", DeviceMode::kAdaptive, RecordChoice::kAuto, 2, 1, 250, false}}) {
     SCOPED_TRACE(name_of(setting));
     // Where every access is watched, persistent mode with two devices does for both.

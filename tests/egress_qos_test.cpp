@@ -120,10 +120,9 @@ std::vector<Way> qos_ways() {
       all.push_back({DeviceMode::kLaunch, Transport::kStaged, kAuto, workers, batch, 0});
     }
   }
-  for (const auto& [mode, transport] :
-       {std::pair{DeviceMode::kLaunch, Transport::kStaged}, std::pair{DeviceMode::kPersistent, Transport::kTagged}}) {
-    all.push_back({mode, transport, kHeader, 3, 33, 2});
-    all.push_back({mode, transport, kAddress, 2, 100, 1, 2});
+  for (const DeviceMode mode : {DeviceMode::kLaunch, DeviceMode::kPersistent}) {
+    all.push_back({mode, Transport::kStaged, kKey, 3, 33, 2});
+    all.push_back({mode, Transport::kStaged, kFrame, 2, 100, 1, 2});
   }
   return all;
 }

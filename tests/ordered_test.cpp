@@ -217,11 +217,10 @@ std::vector<Way> ordered_ways() {
       all.push_back({DeviceMode::kLaunch, Transport::kStaged, kAuto, workers, batch, 0});
     }
   }
-  for (const auto& [mode, transport] :
-       {std::pair{DeviceMode::kLaunch, Transport::kStaged}, std::pair{DeviceMode::kPersistent, Transport::kTagged}}) {
-    all.push_back({mode, transport, kHeader, 1, 64});
-    all.push_back({mode, transport, kHeader, 3, 33, 2});
-    all.push_back({mode, transport, kAddress, 2, 100, 1, 2});
+  for (const DeviceMode mode : {DeviceMode::kLaunch, DeviceMode::kPersistent}) {
+    all.push_back({mode, Transport::kStaged, kKey, 1, 64});
+    all.push_back({mode, Transport::kStaged, kKey, 3, 33, 2});
+    all.push_back({mode, Transport::kCommList, kAuto, 2, 100, 1, 2});
     all.push_back({mode, Transport::kStaged, kFrame, 1, 64});
     all.push_back({mode, Transport::kZeroCopy, kFrame, 3, 700, 2, 2});
   }

@@ -112,10 +112,10 @@ Ran equal_every_way(const TempDir& dir, const std::string& text, bool scheduled 
   expect_same("a latency target", run(dir, text, on_cpu(1, 300, true, 1)), true);
   using enum DeviceMode;
   const Way ways[] = {{kLaunch, Transport::kStaged, RecordChoice::kKey, 1, 100},
-                      {kLaunch, Transport::kZeroCopy, RecordChoice::kHeader, 2, 33},
-                      {kLaunch, Transport::kCommList, RecordChoice::kAddress, 1, 256},
-                      {kLaunch, Transport::kCommPool, RecordChoice::kAddress, 2, 256},
-                      {kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 4096},
+                      {kLaunch, Transport::kZeroCopy, RecordChoice::kFrame, 2, 33},
+                      {kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256},
+                      {kLaunch, Transport::kCommPool, RecordChoice::kAuto, 2, 256},
+                      {kPersistent, Transport::kStaged, RecordChoice::kKey, 1, 4096},
                       {kAdaptive, Transport::kStaged, RecordChoice::kAuto, 1, 256}};
   for (const Way& way : ways) {
     expect_same(::testing::PrintToString(way),

@@ -188,10 +188,7 @@ Variant random_device(Random& random, const std::string& kind, DeviceMode mode, 
   constexpr Transport kAll[] = {Transport::kStaged, Transport::kZeroCopy, Transport::kCommList, Transport::kCommPool};
   constexpr uint32_t kBatches[] = {1, 31, 32, 33, 100, 256, 1024, 4096};
   const bool frames = records == RecordChoice::kFrame;
-  const bool launched = mode == DeviceMode::kLaunch;
-  // Lists and pools of frames are ways of launched kernels, and of frames.
-  const Transport transport = launched || frames ? one_of(random, kAll) : kAll[below(random, 2)];
-  Way way{mode, transport, records, 1 + below(random, 3), one_of(random, kBatches)};
+  Way way{mode, one_of(random, kAll), records, 1 + below(random, 3), one_of(random, kBatches)};
   way.flights = 1 + below(random, 4);
   way.devices = 1 + below(random, 2);
   if (!frames && below(random, 4) == 0) way.threading = DeviceThreading::kMaster;
@@ -223,8 +220,7 @@ std::vector<Variant> variants(const Case& c) {
   };
   const auto any_device = [&](const std::string& kind) {
     constexpr DeviceMode kModes[] = {DeviceMode::kLaunch, DeviceMode::kPersistent, DeviceMode::kAdaptive};
-    constexpr RecordChoice kRecords[] = {RecordChoice::kAuto, RecordChoice::kKey, RecordChoice::kHeader,
-                                         RecordChoice::kFrame, RecordChoice::kFrame};
+    constexpr RecordChoice kRecords[] = {RecordChoice::kAuto, RecordChoice::kKey, RecordChoice::kFrame};
     return random_device(random, kind, one_of(random, kModes), one_of(random, kRecords));
   };
   const auto swaps = [](GraphRun& graph) { graph.swaps = 20; };
@@ -235,8 +231,7 @@ std::vector<Variant> variants(const Case& c) {
   }
   for (const std::string& kind : testing::device_kinds()) {
     for (const DeviceMode mode : {DeviceMode::kLaunch, DeviceMode::kPersistent, DeviceMode::kAdaptive}) {
-      for (const RecordChoice records : {RecordChoice::kAuto, RecordChoice::kKey, RecordChoice::kHeader,
-                                         RecordChoice::kAddress, RecordChoice::kFrame})
+      for (const RecordChoice records : {RecordChoice::kAuto, RecordChoice::kKey, RecordChoice::kFrame})
         all.push_back(random_device(random, kind, mode, records));
     }
     like(any_device(kind), ", tables change", swaps);

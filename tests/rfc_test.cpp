@@ -111,8 +111,8 @@ class RfcTest : public ::testing::Test {
                             run.batch = 7;
                           }));
     const Way keys{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kAuto, 1, 256};
-    const Way headers{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 1, 256};
-    for (const Way* way : {&keys, &headers}) {
+    const Way frames{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 256};
+    for (const Way* way : {&keys, &frames}) {
       testing::expect_equal(plain, testing::run_way(dir_, text, way, testing::devices_of("emu", 1)));
     }
     RfcOutcome o;

@@ -329,9 +329,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Where{"cpu_sail", "", DeviceMode::kLaunch, RecordChoice::kAuto, "sail"},
                       Where{"cpu_dir24", "", DeviceMode::kLaunch, RecordChoice::kAuto, kPatched4},
                       Where{"emu_persistent", "emu", DeviceMode::kPersistent, RecordChoice::kAuto, kPatched4},
-                      Where{"emu_launch", "emu", DeviceMode::kLaunch, RecordChoice::kHeader, "sail"},
+                      Where{"emu_launch", "emu", DeviceMode::kLaunch, RecordChoice::kFrame, "sail"},
                       Where{"cuda_persistent", "cuda", DeviceMode::kPersistent, RecordChoice::kAuto, "dir24"},
-                      Where{"cuda_launch", "cuda", DeviceMode::kLaunch, RecordChoice::kHeader, "sail"}),
+                      Where{"cuda_launch", "cuda", DeviceMode::kLaunch, RecordChoice::kFrame, "sail"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -60,10 +60,10 @@ TEST(SlowPath, EveryBackendGivesTheSame) {
     }
     using enum RecordChoice;
     for (const Way& way : std::vector<Way>{
-             {DeviceMode::kPersistent, Transport::kTagged, kAuto, 1, 256},
-             {DeviceMode::kPersistent, Transport::kTagged, kKey, 3, 64, 2},
-             {DeviceMode::kLaunch, Transport::kStaged, kHeader, 1, 256},
-             {DeviceMode::kLaunch, Transport::kZeroCopy, kAddress, 3, 100},
+             {DeviceMode::kPersistent, Transport::kStaged, kAuto, 1, 256},
+             {DeviceMode::kPersistent, Transport::kStaged, kKey, 3, 64, 2},
+             {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256},
+             {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100},
              {DeviceMode::kLaunch, Transport::kCommPool, kAuto, 1, 256},
              {DeviceMode::kAdaptive, Transport::kStaged, kKey, 2, 128, 1, 4, 0, DeviceThreading::kMaster},
          }) {

@@ -195,10 +195,10 @@ void add_resident_frames(const BenchOptions& o, const OpenDevices& devices, cons
     return;
   }
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
-  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
+  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kFrame);
   const PlanNode& node = pipeline.plan.nodes.at(0);
   // IPInput, ACL, IPRoute, DecIPTTL, AdjacencyRewrite.
-  if (!offloads[0].on_device || node.elements.size() != 5) {
+  if (!offloads[0].crosses_as_frames() || node.elements.size() != 5) {
     cases.push_back(unmeasured(name + "/resident", "the graph is not the one that has a kernel of its own"));
     return;
   }

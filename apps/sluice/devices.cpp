@@ -66,10 +66,16 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
                "Also time kernels: statistics show kernel and transfer times separately");
-  sub.add_option("--records", f.records,
-                 "What is sent per packet: auto (frame with batches of 1,024 and more, else the fewest bytes), key, "
-                 "header, address or frame")
-      ->check(OneOf{{"auto", "key", "header", "address", "frame"}})
+  sub.add_option(
+         "--records", f.records,
+         "What is sent per packet: auto (frame with batches of 1,024 and more, else key where a key is enough), "
+         "key or frame")
+      ->check([](const std::string& kind) {
+        return kind == "header" || kind == "address"
+                   ? fmt::format("there are no {} records any more, frames take their place: use --records frame", kind)
+                   : std::string();
+      })
+      .check(kRecordKinds)
       ->type_name("KIND")
       ->capture_default_str();
   sub.add_option(
@@ -123,11 +129,8 @@ OpenDevices open_devices(const DeviceFlags& f) {
                                                            {"zerocopy", Transport::kZeroCopy},
                                                            {"commlist", Transport::kCommList},
                                                            {"commpool", Transport::kCommPool}});
-  open.options.records = choice<RecordChoice>(f.records, {{"auto", RecordChoice::kAuto},
-                                                          {"key", RecordChoice::kKey},
-                                                          {"header", RecordChoice::kHeader},
-                                                          {"address", RecordChoice::kAddress},
-                                                          {"frame", RecordChoice::kFrame}});
+  open.options.records = choice<RecordChoice>(
+      f.records, {{"auto", RecordChoice::kAuto}, {"key", RecordChoice::kKey}, {"frame", RecordChoice::kFrame}});
   open.options.threading =
       choice<DeviceThreading>(f.threading, {{"full", DeviceThreading::kFull}, {"master", DeviceThreading::kMaster}});
   const RingMemory ring_memory = choice<RingMemory>(
@@ -141,10 +144,6 @@ OpenDevices open_devices(const DeviceFlags& f) {
     if (open.options.mode != DeviceMode::kLaunch)
       fail(Exit::kUsage, fmt::format("--table-memory {}: only in --mode launch", f.table_memory),
            "resident kernels read tables in global memory");
-    const bool lists = open.options.transport == Transport::kCommList || open.options.transport == Transport::kCommPool;
-    if (lists || open.options.records == RecordChoice::kHeader || open.options.records == RecordChoice::kAddress)
-      fail(Exit::kUsage, fmt::format("--table-memory {}: only for keys and frames", f.table_memory),
-           lists ? "use --transport staged or zerocopy" : "use --records key or frame");
   }
   open.options.any_flights = f.flights == 0;
   if (f.flights != 0) open.options.flights = f.flights;
@@ -403,14 +402,11 @@ std::string names_of(const Pipeline& pipeline, const PlanNode& node, size_t begi
 }
 
 // Why a segment is not on a device, and what would put it there.
-std::string why_on_host(const Pipeline& pipeline, size_t n, const Offload& offload) {
-  const auto other = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
-  return offload.why + (other[n].on_device ? " (--records address: on the device)" : "");
+std::string why_on_host(const Pipeline& pipeline, const OpenDevices& devices, size_t n, const Offload& offload) {
+  const auto other =
+      plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kFrame, false, devices.options.pooled());
+  return offload.why + (other[n].on_device ? " (--records frame: on the device)" : "");
 }
-
-}  // namespace
-
-namespace {
 
 // Packets of a segment that the host did although a device might have.
 struct OnHost {
@@ -419,7 +415,8 @@ struct OnHost {
   std::string why;
 };
 
-std::vector<OnHost> on_host(const Pipeline& pipeline, const std::vector<Offload>& offloads, const RunReport& report) {
+std::vector<OnHost> on_host(const Pipeline& pipeline, const OpenDevices& devices, const std::vector<Offload>& offloads,
+                            const RunReport& report) {
   std::vector<OnHost> all;
   for (size_t n = 0; n < report.segments.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
@@ -429,7 +426,7 @@ std::vector<OnHost> on_host(const Pipeline& pipeline, const std::vector<Offload>
     OnHost one{n, c.on_host + c.redone + c.rescued, c.offloaded, o.stays.empty() ? "no room for them" : o.stays};
     if (!o.on_device) {
       for (const unsigned e : node.elements) one.packets = std::max(one.packets, report.totals.elements[e].packets);
-      one.why = why_on_host(pipeline, n, o);
+      one.why = why_on_host(pipeline, devices, n, o);
     }
     if (one.packets != 0) all.push_back(std::move(one));
   }
@@ -443,7 +440,7 @@ void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, ui
   const bool failed = std::any_of(report.devices.begin(), report.devices.end(),
                                   [](const DeviceReport& d) { return !d.failure.empty(); });
   if (devices.automatic || failed) return;  // report_failures says it
-  for (const OnHost& one : on_host(pipeline, offloads_of(pipeline, devices, batch, counts), report)) {
+  for (const OnHost& one : on_host(pipeline, devices, offloads_of(pipeline, devices, batch, counts), report)) {
     if (one.answered != 0) continue;
     const PlanNode& node = pipeline.plan.nodes[one.node];
     note(fmt::format("device {}: no packet of {} was sent to it, {} stayed on the host: {}", devices.label,
@@ -459,7 +456,7 @@ std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& d
     for (const DeviceReport& d : report.devices) {
       if (!d.failure.empty()) return fmt::format("device {}:{} failed: {}", d.info.kind, d.info.ordinal, d.failure);
     }
-    for (const OnHost& one : on_host(pipeline, offloads, report)) {
+    for (const OnHost& one : on_host(pipeline, devices, offloads, report)) {
       const PlanNode& node = pipeline.plan.nodes[one.node];
       return fmt::format("{} of {} of {}: {}", with_commas(one.packets), counted(one.packets + one.answered, "packet"),
                          names_of(pipeline, node, 0, node.elements.size()), one.why);
@@ -471,25 +468,6 @@ std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& d
 
 namespace {
 
-// Such as "bytes 0-11 and 100 of each frame".
-std::string bytes_of_frames(const ByteRanges& ranges) {
-  if (ranges.empty()) return "no byte of any frame";
-  std::vector<std::string> all;
-  for (const ByteRange& r : ranges) {
-    all.push_back(r.size() == 1 ? std::to_string(r.from) : fmt::format("{}-{}", r.from, r.to - 1));
-  }
-  return fmt::format("byte{} {} of each frame", ranges.bytes() == 1 ? "" : "s", fmt::join(all, " and "));
-}
-
-// What of each frame crosses, within a header record or gathered beside an address record, where every packet has the
-// same bytes there. Gathered ones come back as they went.
-std::string frames_by_ranges(const Offload& o, bool pooled) {
-  const ByteRanges out = !pooled ? o.shape.out : o.writes_frame ? o.shape.in : ByteRanges{};
-  const std::string in = (pooled ? ", and " : ", with ") + bytes_of_frames(o.shape.in);
-  if (out == o.shape.in) return in + " each way";
-  return in + " in" + (out.empty() ? "" : fmt::format(", {} out", bytes_of_frames(out)));
-}
-
 // Those of a segment's stages on a device, and why.
 std::string where_tables_lie(const OpenDevices& devices, const Offload& o) {
   const Device& device = *devices.options.devices[0];
@@ -498,10 +476,6 @@ std::string where_tables_lie(const OpenDevices& devices, const Offload& o) {
   if (memory == TableMemory::kGlobal) {
     return devices.table_memory == "auto" ? "global memory (auto: tables of every size fit)"
                                           : "global memory (--table-memory global)";
-  }
-  if (room == 0) {
-    return fmt::format("none: kernels that take {} records read global memory alone (--table-memory {})",
-                       to_string(o.shape.kind), to_string(memory));
   }
   return fmt::format("{} memory, {}, {} bytes at most (--table-memory {})", to_string(memory),
                      memory == TableMemory::kShared ? "a copy for each block" : "of all segments together", room,
@@ -527,40 +501,31 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     if (node.type != PlanNode::Type::kSegment) continue;
     const Offload& o = offloads[n];
     if (!o.on_device) {
-      text += fmt::format("node {}: on the host: {}\n", n, why_on_host(pipeline, n, o));
+      text += fmt::format("node {}: on the host: {}\n", n, why_on_host(pipeline, devices, n, o));
       continue;
     }
     const CrossingBytes bytes = crossing_bytes(o);
-    // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
     const bool whole = o.crosses_as_frames();
-    const bool pooled = !o.keys && (whole || o.shape.kind == RecordKind::kAddress) && d.pooled();
-    const bool by_ranges = o.shape.in_by_packet != 0 && (pooled || o.shape.kind == RecordKind::kHeader);
     const std::string frames =
-        whole && o.shape.sums != 0
+        !whole ? ""
+        : o.shape.sums != 0
             ? fmt::format(", and all of the frame; {} bytes come back", o.writes_frame ? kFrameEdited : 0)
-        : whole && pooled ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
-        : whole && d.transport == Transport::kCommList
+        : d.pooled() ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
+        : d.transport == Transport::kCommList
             ? fmt::format(", and what the device reads of the frame where it lies, at most {} bytes; {} come back",
                           kFrameRegion, kFrameEdited)
-        : whole ? fmt::format(
-                      ", and the frame each way, of longer ones the first {} bytes; of those that lie in memory {} "
-                      "bytes come back",
-                      kRecordRegion, kFrameEdited)
-        : by_ranges ? frames_by_ranges(o, pooled)
-        : !pooled   ? ""
-                    : fmt::format(", and {} of the frame{}",
-                                o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
-                                o.writes_frame ? " each way" : " in");
-    text += fmt::format("node {}: {}; {} bytes per packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
-                        bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
+            : fmt::format(
+                  ", and the frame each way, of longer ones the first {} bytes; of those that lie in memory {} bytes "
+                  "come back",
+                  kRecordRegion, kFrameEdited);
+    text += fmt::format("node {}: {}; {} bytes per packet in, {} out{}{}\n", n,
+                        whole && d.pooled() ? "frames are gathered" : o.why, bytes.in, bytes.out,
+                        o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     if (!o.stays.empty()) text += fmt::format("    which        {}\n", o.stays);
     if (whole && d.frames_there)
       text +=
           "    frames       of memory sources lie in device memory, copied once; what becomes of them comes back where "
           "it is read\n";
-    if (pooled && !whole)
-      text +=
-          "    which        as many frames of a batch as fit 64 KiB and 2 KiB per packet, others stay on the host\n";
     text += fmt::format("    host before  {}\n    device       {}\n    tables       {}\n    host after   {}\n",
                         names_of(pipeline, node, 0, o.begin), names_of(pipeline, node, o.begin, o.end),
                         where_tables_lie(devices, o), names_of(pipeline, node, o.end, node.elements.size()));

@@ -20,6 +20,7 @@ inline const OneOf kDeviceModes{{"launch", "persistent", "adaptive"}};
 inline const OneOf kDeviceModesOrAuto{{"auto", "launch", "persistent", "adaptive"}};
 inline const OneOf kTransports{{"staged", "zerocopy", "commlist", "commpool"}};
 inline const OneOf kThreadings{{"full", "master"}};
+inline const OneOf kRecordKinds{{"auto", "key", "frame"}};
 
 struct DeviceFlags {
   std::string device = "cpu";

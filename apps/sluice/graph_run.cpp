@@ -178,10 +178,10 @@ void GraphRun::follow_gpu_classes() {
       options = " for";
     }
     const size_t placed = options.size();
-    // The element itself runs there too, and on frames of any length, also where that costs more than it gives.
-    if (flags_.device != "cpu" && !o_.given("--records") && !o_.one_by_one) {
-      flags_.records = "address";
-      options += " --records address";
+    // The element itself runs there too, also where that costs more than it gives.
+    if (flags_.device != "cpu" && flags_.threading == "full" && !o_.given("--records") && !o_.one_by_one) {
+      flags_.records = "frame";
+      options += " --records frame";
     }
     if (asked.batch != 0 && !o_.given("--batch")) {
       batch_ = asked.batch;

@@ -1,16 +1,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "elements/register_all.h"
 #include "elements/stage_element.h"
 #include "elements/testing.h"
+#include "net/link.h"
 
 namespace sluice {
 namespace {
@@ -92,129 +90,54 @@ TEST(FrameUse, StagesThatPushAFewBytesSayHowMany) {
   }
 }
 
-// Who changes a frame's extent and writes no byte of it: these take from the end, but for two, which say by how much
-// the first byte moves. Devices go by that (exec/device/offload.cpp): a class that joins them has to say so too.
-TEST(FrameUse, StagesThatMoveTheFirstByteSayByHowMuch) {
-  Registry registry;
-  register_elements(registry);
-  std::set<std::string> extents;
-  for (const auto& each : registry.classes()) {
-    const ElementClass& c = *each;
-    const auto element = c.make(c.name);
-    const StageTraits t = element->stage_traits();
-    if (element->kind() == ElementKind::kStage && (t.writes & kFieldExtent) != 0 && (t.writes & kFieldFrame) == 0) {
-      extents.insert(c.name);
-    }
-    EXPECT_EQ(t.moves_by, 0) << c.name;  // nothing is configured
-  }
-  EXPECT_EQ(extents,
-            (std::set<std::string>{"CheckCRC32", "CheckIP6Header", "CheckIPHeader", "CheckIPHeader2", "IPInput",
-                                   "MarkIP6Header", "MarkIPHeader", "Strip", "Truncate", "Unstrip"}));
-}
-
-// An element, by the outputs that it has, and which bytes of a frame it says that it reads or writes.
-struct Declares {
-  std::string element;
-  std::optional<ByteRanges> bytes;
-  unsigned outputs = 1;
-
-  std::string text() const {
-    std::string all = "x :: " + element + ";";
-    for (unsigned i = 1; i < outputs; ++i) all += fmt::format(" x[{}] -> Discard;", i);
-    return all;
-  }
-};
-const std::vector<Declares>& elements_that_declare() {
-  static const std::vector<Declares> all = {
-      {"EtherMirror", ByteRanges{{0, 12}}},
-      {"GPUEtherMirrorCoalescent(FROM 0, TO 14)", ByteRanges{{0, 12}}},
-      {"EtherRewrite(02:00:00:00:00:01, 02:00:00:00:00:02)", ByteRanges{{0, 12}}},
-      {"EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02)", ByteRanges{{-14, 0}}},
-      {"Strip(14)", ByteRanges{}},
-      {"Unstrip(14)", ByteRanges{}},
-      {"GetIPAddress(30)", ByteRanges{{30, 34}}},
-      {"Classifier(12/0800, -)", ByteRanges{{12, 14}}, 2},
-      {"Classifier(0/7?, !0/40%c0 50/8?%f0, 100/0000 20/08??00, -)", ByteRanges{{0, 1}, {20, 23}, {50, 51}, {100, 102}},
-       4},
-      {"Classifier(1/4?, 60/8?, 90/7?, 120/0?, 150/40, -)", ByteRanges{{1, 2}, {60, 91}, {120, 121}, {150, 151}}, 6},
-      {"Classifier(-)", ByteRanges{}},
-  };
-  return all;
-}
-
-TEST(FrameUse, StagesWhoseBytesThePacketDoesNotDecideSayWhichTheyAre) {
-  const auto declared = [](const std::string& before) -> std::optional<ByteRanges> {
-    const std::string text = before + " InfiniteSource -> IPInput -> x -> Discard;";
-    auto graph = parse_click(text, "t");
-    EXPECT_TRUE(graph.ok()) << text;
-    if (!graph.ok()) return std::nullopt;
-    auto router = build_router(*graph, testing::all_elements(), text);
-    EXPECT_TRUE(router.ok()) << text << (router.ok() ? "" : to_string(router.error()));
-    return router.ok() ? router->find("x")->stage_traits().bytes : std::nullopt;
-  };
-  for (const Declares& d : elements_that_declare()) EXPECT_EQ(declared(d.text()), d.bytes) << d.element;
-  for (const char* element : {"IPInput", "CheckIPHeader(14)", "MarkIPHeader(14)", "GetIPAddress(IP src)", "DecIPTTL",
-                              "SetIPDSCP(3)", "SetCRC32", "CheckCRC32", "IPFilter(allow ip[8] > 3)"}) {
-    EXPECT_EQ(declared(std::string("x :: ") + element + ";"), std::nullopt) << element;
-  }
-}
-
-bool in(const ByteRanges& ranges, int64_t at) {
-  return std::any_of(ranges.begin(), ranges.end(), [&](const ByteRange& r) { return r.from <= at && at < r.to; });
+// Whether a parser that starts at the first byte may go anywhere: IPv6 extension headers follow.
+bool goes_anywhere(const std::vector<uint8_t>& frame) {
+  Link link;
+  const auto size = static_cast<uint32_t>(frame.size());
+  if (read_link(frame.data(), size, link) != LinkStatus::kOk || link.ether_type != kEtherTypeIpv6) return false;
+  const uint32_t next = link.l3 + 6;
+  return next < size && frame[next] != 6 && frame[next] != 17 && frame[next] != 58;
 }
 std::string registers(const testing::Passage& passage) {
   const Packet& p = passage.packet;
-  return fmt::format("{} by {}: {} {} {}, {} {} {}, {} {:x} {}", passage.passed, passage.output, p.data, p.end,
-                     p.wire_end, p.l3, p.l4, p.appended, p.key.family, p.key.dst_lo, to_string(p.reason));
+  return fmt::format("{} by {}: {} {} {}, {} {} {}, {} {:x}:{:x} {:x}:{:x} {} {} {}", passage.passed, passage.output,
+                     p.data, p.end, p.wire_end, p.l3, p.l4, p.appended, p.key.family, p.key.src_hi, p.key.src_lo,
+                     p.key.dst_hi, p.key.dst_lo, p.key.src_port, p.key.dst_port, to_string(p.reason));
 }
 
-// Other bytes than it declares neither matter to a stage nor change, whatever the frame and its length are; and the
-// first and the last of each range do one or the other.
-TEST(FrameUse, StagesTouchTheBytesThatTheyDeclare) {
+// Devices have the first 128 bytes of a long frame alone, and give its first 48 back (exec/device/record.h): to stages
+// of headers no other byte matters, and they change none.
+TEST(FrameUse, StagesOfHeadersTouchNothingBehindThem) {
+  constexpr uint32_t kRegion = 128, kEdited = 48;
   std::mt19937 random(7);
-  for (const Declares& d : elements_that_declare()) {
-    SCOPED_TRACE(d.element);
-    const ByteRanges& bytes = d.bytes.value();
-    std::set<int32_t> ends, touched;
-    for (const ByteRange& r : bytes) ends.insert({r.from, r.to - 1});
-    for (uint32_t i = 0; i < 400; ++i) {
-      std::vector<uint8_t> frame(i < 21 ? i : random() % 180);
-      // What patterns look for is often there.
-      constexpr uint8_t kUsual[] = {0, 0, 0, 8, 0x40, 0x78, 0x82};
-      for (uint8_t& byte : frame) {
-        const auto value = static_cast<uint32_t>(random() % 8);
-        byte = value < std::size(kUsual) ? kUsual[value] : static_cast<uint8_t>(random());
-      }
-      const auto size = static_cast<int64_t>(frame.size());
-      const testing::Passage one = testing::expect(frame).through("x", d.text());
+  uint32_t passed = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const auto kind = random() % 4;
+    PacketBuilder b = kind == 0   ? udp4("10.0.0.1", "192.0.2.9").ports(1, 2)
+                      : kind == 1 ? tcp4("10.0.0.1", "192.0.2.9").ports(1, 2)
+                      : kind == 2 ? udp6("2001:db8::1", "2001:db8::2").ports(1, 2)
+                                  : icmp4("10.0.0.1", "192.0.2.9");
+    for (auto tags = random() % 3; tags > 0; --tags) b.vlan(static_cast<uint16_t>(random() % 4096));
+    std::vector<uint8_t> frame = b.size(kRegion + 1 + random() % 200).build();
+    // Of other versions, lengths and protocols, too.
+    for (auto flips = random() % 4; flips > 0; --flips) frame[random() % 70] = static_cast<uint8_t>(random());
+    if (goes_anywhere(frame)) continue;
+    std::vector<uint8_t> other = frame;
+    for (size_t at = kRegion; at < other.size(); ++at) other[at] = static_cast<uint8_t>(random());
+    for (const char* chain : {"IPInput -> DecIPTTL -> SetIPDSCP(3)", "EtherMirror -> IPInput -> DecIPTTL",
+                              "IPInput -> SetIPDSCP(5) -> EtherRewrite(02:00:00:00:00:01, 02:00:00:00:00:02)"}) {
+      const testing::Passage one = testing::expect(frame).through(chain), two = testing::expect(other).through(chain);
       ASSERT_EQ(one.error, "");
-      std::vector<uint8_t> other = frame;
-      for (int64_t at = 0; at < size; ++at) {
-        if (!in(bytes, at)) other[static_cast<size_t>(at)] = static_cast<uint8_t>(random());
-      }
-      const testing::Passage two = testing::expect(other).through("x", d.text());
-      ASSERT_EQ(registers(one), registers(two)) << i;
-      for (int64_t at = -kHeadroom; at < size + int64_t{kTailroom}; ++at) {
-        const uint8_t made = one.storage[static_cast<size_t>(at + kHeadroom)];
-        const bool there = at >= 0 && at < size;
-        const uint8_t was = there ? frame[static_cast<size_t>(at)] : 0xa5;
-        if (made != was) touched.insert(static_cast<int32_t>(at));
-        if (in(bytes, at)) {
-          ASSERT_EQ(made, two.storage[static_cast<size_t>(at + kHeadroom)]) << i << ", byte " << at;
-        } else {
-          ASSERT_EQ(made, was) << i << ", byte " << at;
-        }
-      }
-      for (const int32_t at : ends) {
-        if (at < 0 || at >= size || touched.count(at) != 0) continue;
-        std::vector<uint8_t> changed = frame;
-        changed[static_cast<size_t>(at)] ^= 0xff;
-        const testing::Passage three = testing::expect(changed).through("x", d.text());
-        if (registers(one) != registers(three)) touched.insert(at);
+      passed += one.passed ? 1 : 0;
+      ASSERT_EQ(registers(one), registers(two)) << chain << ' ' << i;
+      for (size_t at = 0; at < frame.size(); ++at) {
+        const uint8_t a = one.storage[kHeadroom + at], c = two.storage[kHeadroom + at];
+        ASSERT_EQ(at < kEdited ? c : frame[at], a) << chain << ' ' << i << ", byte " << at;
+        if (at >= kEdited) ASSERT_EQ(other[at], c) << chain << ' ' << i << ", byte " << at;
       }
     }
-    for (const int32_t at : ends) EXPECT_EQ(touched.count(at), 1u) << "byte " << at << " does not matter";
   }
+  EXPECT_GT(passed, 3000u);
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ inline ElementClass gpu_class(const ElementClass& plain, const char* name, bool 
       " under its FastClick-GPU name, with the same output. Without `--device`, `sluice run` uses a GPU, or ends "
       "with exit code 4 where there is none (`--device cpu` or `emu` gives the same output), with " +
       (lists ? "resident kernels (`PERSISTENT_KERNEL false`: launched ones over lists of frames)"
-             : "regions of what the segment reads in mapped memory (`ZEROCOPY false`: copied)") +
-      " and, without `--records`, frames of any length (`--records address`).";
+             : "launched kernels that read mapped memory (`ZEROCOPY false`: copies of it)") +
+      " and, without `--records`, frames where the whole segment can run so, else keys (`--records frame`).";
   for (ArgumentSpec& a : gpu_arguments(lists, by_position)) c.arguments.push_back(std::move(a));
   c.example = "in -> " + c.name + "(CAPACITY 4096, MAX_BATCH 1024) -> out;";
   return c;

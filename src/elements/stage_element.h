@@ -20,7 +20,6 @@ constexpr StageTraits traits_of() {
   } else if ((Stage::kReads & kFieldFrame) == 0 && (Stage::kWrites & (kFieldFrame | kFieldExtent)) == 0) {
     traits.frame = FrameUse::kNone;
   }
-  if constexpr (requires { Stage::kFrameBytes; }) traits.bytes = Stage::kFrameBytes;
   if constexpr (requires { Stage::kWritesBefore; }) traits.writes_before = Stage::kWritesBefore;
   traits.on_keys = kRunsOnKeys<Stage>;
   return traits;

@@ -14,7 +14,6 @@
 
 #include "base/result.h"
 #include "batch/batch.h"
-#include "batch/byte_ranges.h"
 #include "batch/drop_reason.h"
 #include "batch/fast_burst.h"
 #include "batch/lengths.h"
@@ -70,15 +69,9 @@ struct StageTraits {
   FieldMask reads = 0;
   FieldMask writes = 0;
   FrameUse frame = FrameUse::kAnywhere;
-  // Bytes by which the frame's first one moves: taken off, or, below 0, uncovered. Of Strip and Unstrip alone; what a
-  // stage pushes or trims is not among them.
-  int32_t moves_by = 0;
   // Bytes in front of a frame's first byte as it came, not as it is, that are written at most, where it has a link
   // header.
   int32_t writes_before = kHeadroom;
-  // Where in the frame it reads or writes (as `reads` and `writes` say), if the packet does not decide that: counted
-  // from the packet's first byte as the stage finds it. Nothing: `frame` says all there is. A stage type's kFrameBytes.
-  std::optional<ByteRanges> bytes = std::nullopt;
   // Devices have code for its stage type on keys alone (elements/record_needs.h), whatever this element reads.
   bool on_keys = false;
 };

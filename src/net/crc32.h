@@ -193,36 +193,16 @@ struct Crc32Frame {
 };
 
 // Calls take(i, register), on one lane, for each bit i of `mask`; the register over frame(i), a Crc32Frame, from
-// kCrc32Start. The group takes one frame at a time, or as many as it has a way of its own for.
+// kCrc32Start. The group takes one frame at a time.
 template <typename Group, typename Frame, typename Take>
 SLUICE_HD void crc32_each(const Group& group, Crc32Mode mode, uint32_t mask, const Frame& frame, const Take& take) {
-  if constexpr (requires { Group::kCrc32Frames; }) {
-    const uint32_t team = group.size() / Group::kCrc32Frames;
-    const bool first = group.lane() % team == 0;
-    while (mask != 0) {
-      // Each team of lanes takes the next bit.
-      uint32_t mine = mask;
-      for (uint32_t k = 0; k < Group::kCrc32Frames; ++k) {
-        if (k < group.lane() / team) mine &= mine - 1;
-        mask &= mask - 1;
-      }
-      const uint32_t i = mine == 0 ? 0 : trailing_zeros32(mine);
-      const Crc32Frame f = mine == 0 ? Crc32Frame{nullptr, 0} : frame(i);
-      uint32_t crc = group.crc32(mode, f.data, f.bytes, kCrc32Start);
-      if (f.bytes < Group::kCrc32Least) crc = crc32_bitwise(mode, kCrc32Start, f.data, f.bytes);
-      group.sync();
-      if (first && mine != 0) take(i, crc);
-      group.sync();
-    }
-  } else {
-    for (; mask != 0; mask &= mask - 1) {
-      const uint32_t i = trailing_zeros32(mask);
-      const Crc32Frame f = frame(i);
-      const uint32_t crc = crc32_group(group, mode, f.data, f.bytes);
-      group.sync();
-      if (group.lane() == 0) take(i, crc);
-      group.sync();
-    }
+  for (; mask != 0; mask &= mask - 1) {
+    const uint32_t i = trailing_zeros32(mask);
+    const Crc32Frame f = frame(i);
+    const uint32_t crc = crc32_group(group, mode, f.data, f.bytes);
+    group.sync();
+    if (group.lane() == 0) take(i, crc);
+    group.sync();
   }
 }
 

@@ -11,6 +11,7 @@
 #include <functional>
 #include <iterator>
 
+#include "exec/cuda/crc32_warp.cuh"
 #include "exec/cuda/open_cuda.h"
 #include "exec/cuda/tables.cuh"
 #include "exec/cuda/walk.cuh"
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(128)
   Walker w;
   read_key<RecordKind::kKey4>(program, &word, w);
   if (!here) w.path = kPathDropped;
-  walk_warp<RecordKind::kKey4, Chain>(program, w, Scratch{});
+  walk_warp<RecordKind::kKey4, Chain>(program, w);
   if (!here) return;
   uint32_t value = w.packet.rule;
   if (field == ResidentField::kNextHop) value = w.packet.next_hop;
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(128)
 
 // A warp takes eight frames at a time, blocks of eight warps.
 constexpr uint32_t kCrc32Threads = 256;
-constexpr uint32_t kCrc32FramesABlock = kCrc32Threads / 32 * WarpGroup::kCrc32Frames;
+constexpr uint32_t kCrc32FramesABlock = kCrc32Threads / 32 * cuda_crc::kFrames;
 
 __global__ void __launch_bounds__(kCrc32Threads, 4)
     resident_crc32_kernel(Crc32Mode mode, const uint8_t* __restrict__ frames, const uint32_t* __restrict__ lengths,
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(kCrc32Threads, 4)
   const uint8_t* frame = frames + size_t{here ? i : 0} * stride;
   const uint32_t bytes = here ? lengths[i] : 0;
   uint32_t crc = cuda_crc::eight_frames(mode, frame, bytes, kCrc32Start);
-  if (bytes < WarpGroup::kCrc32Least) crc = crc32_bitwise(mode, kCrc32Start, frame, bytes);
+  if (bytes < cuda_crc::kLeastBytes) crc = crc32_bitwise(mode, kCrc32Start, frame, bytes);
   if (here && threadIdx.x % 4 == 0) out[i] = crc;
 }
 

@@ -10,27 +10,16 @@ namespace {
 void add_louvain_cases(CaseList& list) {
   // By each way to a device, the host beside them.
   const std::string ways =
-      "cpu,launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,"
-      "persistent/staged/full,launch/staged/master";
+      "cpu,launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,persistent/staged/full";
   for (const std::string function : {"mirror", "lookup", "crc"}) {
     list.add("network-functions", function,
              words_with({"functions", "--function", function},
                         list.if_quick({"--sizes", "64,256,1024", "--packets", "300000", "--sample", "2000"})));
-    Words device = {"functions",
-                    "--device",
-                    "cuda",
-                    "--function",
-                    function,
-                    "--sizes",
-                    list.pick("64,128,256,512,1024", "64,1024"),
-                    "--batch",
-                    list.pick("128,1024,4096", "1024"),
-                    "--workers",
-                    list.device_workers(),
-                    "--packets",
-                    list.pick("200000", "50000"),
-                    "--ways",
-                    ways};
+    Words device = {"functions", "--device", "cuda", "--function", function, "--sizes",
+                    list.pick("64,128,256,512,1024", "64,1024"), "--batch", list.pick("128,1024,4096", "1024"),
+                    "--workers", list.device_workers(), "--packets", list.pick("200000", "50000"), "--ways",
+                    // A master sends keys alone.
+                    function == "lookup" ? ways + ",launch/staged/master" : ways};
     if (function == "crc") device.emplace_back("--resident");
     list.add("network-functions", "cuda-" + function, device, "cuda/").probes = ProbeSet::kCores;
   }

@@ -24,8 +24,8 @@ void add_stockholm_cases(CaseList& list) {
              std::string("cuda/pipeline/") + mode + "/")
         .probes = ProbeSet::kCores;
   }
-  // What of a packet crosses, and how: its frame by one copy or scattered from where it lies, its header, its key.
-  for (const char* records : {"frame", "address", "header", "key"}) {
+  // What of a packet crosses: its frame, or its key.
+  for (const char* records : {"frame", "key"}) {
     list.add("data-plane", std::string("cuda-records-") + records,
              words_with({"pipeline", "--device", "cuda", "--mode", "launch", "--records", records, "--count", "1000",
                          "--sizes", "64", "--batch", "1024", "--workers", list.device_workers()},

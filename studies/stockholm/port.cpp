@@ -117,7 +117,7 @@ void add_device_rows(const PortBenchOptions& o, const OpenDevices& devices, cons
   }
   Device& device = *devices.options.devices[0];
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
-  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
+  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kFrame);
   const PlanNode& node = pipeline.plan.nodes.at(0);
   auto resident = make_resident(device, *snapshot, pipeline.plan, offloads);
   if (!resident) fail(Exit::kUnavailable, resident.error());
@@ -240,7 +240,7 @@ void add_persistent_rows(const PortBenchOptions& o, const OpenDevices& devices, 
   }
   Device& device = *devices.options.devices[0];
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
-  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
+  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kFrame);
   const PlanNode& node = pipeline.plan.nodes.at(0);
   auto resident = make_resident(device, *snapshot, pipeline.plan, offloads);
   if (!resident) fail(Exit::kUnavailable, resident.error());

@@ -43,15 +43,6 @@ class Classifier final : public StageElement<ClassifierStage> {
   }
   std::optional<unsigned> output_count() const override { return patterns_; }
   bool output_optional(unsigned) const override { return false; }
-  StageTraits stage_traits() const override {
-    StageTraits traits = traits_of<ClassifierStage>();
-    traits.bytes.emplace();
-    for (const ClassifierTest& test : tests_) {
-      const auto from = static_cast<int32_t>(test.offset);
-      traits.bytes->add({from, from + test.bytes});
-    }
-    return traits;
-  }
 
  private:
   void add_pattern(const Arguments& arguments, const ArgumentValue& pattern, Diagnostics& diagnostics) {

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/hd.h"
-#include "batch/byte_ranges.h"
 #include "batch/packet.h"
 
 namespace sluice {
@@ -14,7 +13,6 @@ struct EtherEncapStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
-  static constexpr ByteRanges kFrameBytes{{-14, 0}};
 
   uint8_t header[14];  // destination, source, EtherType as on the wire
 
@@ -30,7 +28,6 @@ struct EtherRewriteStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
-  static constexpr ByteRanges kFrameBytes{{0, 12}};
 
   uint8_t addresses[12];  // destination, source
 
@@ -45,7 +42,6 @@ struct EtherMirrorStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
-  static constexpr ByteRanges kFrameBytes{{0, 12}};
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
     if (p.length() < 14) return fail(p, DropReason::kTruncatedL2);

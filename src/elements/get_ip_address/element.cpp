@@ -28,12 +28,7 @@ class GetIpAddress final : public StageElement<GetIpAddressStage> {
   }
   StageTraits stage_traits() const override {
     StageTraits traits = traits_of<GetIpAddressStage>();
-    const auto at = static_cast<int32_t>(stage_.offset);
-    if (stage_.from_header != 0) {
-      traits.reads |= kFieldL3;
-    } else {
-      traits.bytes = ByteRanges{{at, at + 4}};
-    }
+    if (stage_.from_header != 0) traits.reads |= kFieldL3;
     return traits;
   }
 };

@@ -50,7 +50,7 @@ class IpGwOptions final : public Element {
   }
   ElementKind kind() const override { return ElementKind::kHost; }
   StageTraits stage_traits() const override {
-    return {kFieldKey | kFieldL3 | kFieldFrame, kFieldFrame, FrameUse::kHeaders, 0, 0};
+    return {kFieldKey | kFieldL3 | kFieldFrame, kFieldFrame, FrameUse::kHeaders, 0};
   }
 
   void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {

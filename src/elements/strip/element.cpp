@@ -1,6 +1,4 @@
 // host only
-#include <type_traits>
-
 #include "elements/stage_element.h"
 #include "elements/strip/stage.h"
 #include "graph/router.h"
@@ -12,12 +10,6 @@ template <typename Stage>
 class StripElement final : public StageElement<Stage> {
  public:
   bool writes_link_header() const override { return true; }
-  StageTraits stage_traits() const override {
-    StageTraits traits = traits_of<Stage>();
-    const auto by = static_cast<int32_t>(this->stage_.bytes);
-    traits.moves_by = std::is_same_v<Stage, StripStage> ? by : -by;
-    return traits;
-  }
   void configure(const Arguments& arguments, Diagnostics&) override {
     this->stage_.bytes = static_cast<uint32_t>(arguments.get_uint("LENGTH"));
   }

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "base/hd.h"
-#include "batch/byte_ranges.h"
 #include "batch/packet.h"
 
 namespace sluice {
@@ -13,7 +12,6 @@ struct StripStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kAnywhere;  // those behind it start there
-  static constexpr ByteRanges kFrameBytes{};
 
   uint32_t bytes = 0;
 
@@ -28,7 +26,6 @@ struct UnstripStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kInFront;
-  static constexpr ByteRanges kFrameBytes{};
 
   uint32_t bytes = 0;
 

@@ -19,6 +19,9 @@ static __device__ const crc32_detail::Unfill kForwardUnfill = crc32_detail::make
 static __device__ const crc32_detail::Unfill kReflectedUnfill = crc32_detail::make_unfill(true);
 
 inline constexpr uint32_t kEveryLane = 0xffffffffu;
+// Frames of a warp, and how many bytes a frame has at least that is summed.
+inline constexpr uint32_t kFrames = 8;
+inline constexpr uint32_t kLeastBytes = 4;
 
 __device__ __forceinline__ const uint4* matrix_of(Crc32Mode mode) {
   return reinterpret_cast<const uint4*>(mode == Crc32Mode::kFcs ? &kReflected : &kForward);
@@ -50,7 +53,7 @@ template <typename Piece>
 __device__ __forceinline__ uint32_t eight_frames(Crc32Mode mode, uint32_t before, uint32_t bytes, uint32_t crc,
                                                  const Piece& piece) {
   const uint4* const matrix = matrix_of(mode);
-  if (bytes < 4) bytes = 0;
+  if (bytes < kLeastBytes) bytes = 0;
   const uint32_t lane = threadIdx.x & 31u, quarter = lane & 3u;
   const bool reflected = mode == Crc32Mode::kFcs;
   const uint32_t end = bytes == 0 ? 0 : before + bytes;

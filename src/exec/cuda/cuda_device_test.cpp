@@ -22,24 +22,62 @@ namespace {
 
 using namespace cuda_test;
 
-// Frames side by side, as a worker's arena has them: pinned for commlist, copied into a pool for commpool.
+// Frames as their source lends them: packed, each at the next unit of 16 bytes, and room for what becomes of them.
 struct Frames {
+  static constexpr FrameSlots kSlots{kFrameRegion, 16, 0, frame_stride(kFrameMostRoom), kFrameEdited};
   explicit Frames(const std::vector<Item>& items) {
-    size_t need = 0;
+    size_t at = 0;
     for (const Item& item : items) {
-      at.push_back(need);
-      need += (item.storage.size() + 63) / 64 * 64;
+      records.push_back({static_cast<uint32_t>(at), static_cast<uint16_t>(item.bytes), 0});
+      at += (item.bytes + 15) / 16 * 16;
     }
-    memory = must(Buffer::allocate(std::max<size_t>(need, 4096)));
-    for (size_t i = 0; i < items.size(); ++i) {
-      memcpy(memory.data() + at[i], items[i].storage.data(), items[i].storage.size());
-    }
+    // A load of whole lines reads behind the last.
+    const size_t bytes = at + kFrameMostRoom;
+    heads_at = (bytes + 63) / 64 * 64;
+    to_at = heads_at + heads_bytes(static_cast<uint32_t>(items.size()), kSlots.head);
+    memory = must(Buffer::allocate(to_at + bytes));
+    for (size_t i = 0; i < items.size(); ++i)
+      memcpy(memory.data() + records[i].at, items[i].storage.data() + kHeadroom, items[i].bytes);
+    range.bytes = bytes;
+    range.slots = kSlots;
+    reached_at(memory.data());
   }
-  uint64_t address(size_t i, const void* base) const {
-    return reinterpret_cast<uint64_t>(static_cast<const std::byte*>(base) + at[i] + kHeadroom);
+  // Where a device sees the memory.
+  void reached_at(void* base) {
+    auto* const there = static_cast<std::byte*>(base);
+    range.host = memory.data();
+    range.heads = memory.data() + heads_at;
+    range.to = memory.data() + to_at;
+    range.host_there = there;
+    range.heads_there = there + heads_at;
+    range.to_there = there + to_at;
   }
+  const uint8_t* frame(size_t i) const { return reinterpret_cast<const uint8_t*>(memory.data()) + records[i].at; }
+
+  std::vector<FrameRecord> records;
+  size_t heads_at, to_at;
   Buffer memory;
-  std::vector<size_t> at;
+  SlabDriver::Range range;
+};
+
+// What a lane makes of a frame: its result, and its copy.
+struct FrameWant {
+  explicit FrameWant(const DeviceProgram& program, const Frames& frames, size_t i)
+      : record(frames.records[i]), copy(size_t{kFrameFront} + record.bytes + kFrameMostRoom + kTailroom) {
+    memcpy(frame(), frames.frame(i), record.bytes);
+    read_frame(program, record, Frames::kSlots, frame(), walker);
+    walk_alone(program, walker);
+    word = frame_result(record, Frames::kSlots, walker);
+    usual = is_usual_frame(word, usual_stages(program.end));
+    leaves = (word & kFrameRedo) == 0 && walker.path != kPathDropped;
+  }
+  uint8_t* frame() { return copy.data() + kFrameFront; }
+
+  FrameRecord record;
+  std::vector<uint8_t> copy;
+  Walker walker;
+  uint64_t word;
+  bool usual, leaves;
 };
 
 // -- the tests --------------------------------------------------------------------------------------------------------
@@ -65,7 +103,6 @@ class CudaDeviceTest : public ::testing::TestWithParam<const char*> {
   void key_rings_equal_the_host(RingMemory memory);
   void run_slab(const Named& named, Transport transport, std::vector<Item> items) {
     SCOPED_TRACE(std::string(named.name) + ", " + to_string(transport) + ", " + to_string(named.program.shape.kind));
-    const bool addresses = named.program.shape.kind == RecordKind::kAddress;
     const DeviceProgram there = (*loaded_)(named.program);
     const ChannelShape shape = channel_shape(named.program, 256);
     auto slabs = must(device_->make_slabs(shape, 2, transport));
@@ -74,42 +111,82 @@ class CudaDeviceTest : public ::testing::TestWithParam<const char*> {
       // A whole slab, one lane, a part of a warp, two warps and a bit.
       const uint32_t count =
           std::min<uint32_t>(static_cast<uint32_t>(items.size()), (uint32_t[]){256, 1, 19, 77}[round]);
-      Frames frames(items), ours(items);
-      void* base = frames.memory.data();
-      SlabDriver::Range pool;
-      std::shared_ptr<DeviceBlob> copy;
-      if (addresses && transport == Transport::kCommPool && is_cuda()) {
-        copy = must(device_->allocate(MemorySpace::kDevice, frames.memory.size()));
-        base = copy->device();
-        // Pageable memory would do, pinned is what a worker has.
-        must(device_->pin(frames.memory.data(), frames.memory.size()));
-        pool = {frames.memory.data(), frames.memory.size(), base};
-      } else if (addresses) {
-        base = must(device_->pin(frames.memory.data(), frames.memory.size()));
-      }
       const uint32_t tag = make_tag(round + 1, round & 1);
-      std::vector<std::vector<Word>> want;
+      std::vector<uint64_t> want;
       for (uint32_t i = 0; i < count; ++i) {
-        write_record(named.program, items[i], frames.address(i, base), tag,
-                     slabs->in(slab) + size_t{i} * shape.words_in);
-        std::vector<Word> in(shape.words_in);
-        write_record(named.program, items[i], ours.address(i, ours.memory.data()), tag, in.data());
-        want.push_back(expected_of(named.program, in.data(), tag));
+        Word* const in = slabs->in(slab) + size_t{i} * shape.words_in();
+        write_record(named.program, items[i], tag, in);
+        want.push_back(expected_of(named.program, in, tag));
       }
-      const auto started = slabs->start(slab, count, there, pool);
+      const auto started = slabs->start(slab, count, there, {});
       ASSERT_TRUE(started.ok()) << to_string(started.error());
       wait(*slabs, slab);
+      const auto* const out = static_cast<const uint64_t*>(slabs->out(slab));
       size_t wrong = 0;
-      for (uint32_t i = 0; i < count; ++i) {
-        const auto* out = static_cast<const std::byte*>(slabs->out(slab)) + i * shape.result_bytes();
-        if (memcmp(out, want[i].data(), shape.result_bytes()) != 0) ++wrong;
-      }
+      for (uint32_t i = 0; i < count; ++i) wrong += out[i] != want[i] ? 1 : 0;
       EXPECT_EQ(wrong, 0u) << "of " << count << " results differ";
-      if (addresses) {
-        EXPECT_EQ(memcmp(frames.memory.data(), ours.memory.data(), frames.memory.size()), 0) << "frames differ";
-        device_->unpin(frames.memory.data());
-      }
     }
+  }
+  // By launched kernels, and by servers.
+  void run_frames(const Named& named, const std::vector<Item>& all, DeviceMode mode) {
+    SCOPED_TRACE(std::string(named.name) + ", " + to_string(mode));
+    const RecordShape& asked = named.program.shape;
+    const DeviceProgram there = (*loaded_)(named.program);
+    auto slabs = must(device_->make_slabs(channel_shape(named.program, 256), 2, Transport::kZeroCopy, mode));
+    slabs->serve(mode == DeviceMode::kPersistent);
+    for (uint32_t round = 0; round < 4; ++round) {
+      const uint32_t slab = round & 1;
+      const uint32_t count = (uint32_t[]){256, 1, 19, 77}[round];
+      const std::vector<Item> items(all.begin(), all.begin() + count);
+      Frames frames(items);
+      const std::vector<std::byte> before(frames.memory.data(), frames.memory.data() + frames.heads_at);
+      frames.reached_at(must(device_->pin(frames.memory.data(), frames.memory.size())));
+      memcpy(slabs->in(slab), frames.records.data(), count * sizeof(FrameRecord));
+      const auto started = slabs->start(slab, count, there, frames.range);
+      ASSERT_TRUE(started.ok()) << to_string(started.error());
+      wait(*slabs, slab);
+      EXPECT_EQ(memcmp(before.data(), frames.memory.data(), before.size()), 0) << "a frame as it came was changed";
+      const FrameResults results = FrameResults::at(const_cast<void*>(slabs->out(slab)), count);
+      uint32_t bytes[2] = {};
+      for (uint32_t i = 0; i < count; ++i) {
+        FrameWant want(named.program, frames, i);
+        const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
+        ASSERT_EQ(block.is_usual(i), want.usual) << i;
+        if (block.has_word(i)) {
+          ASSERT_EQ(results.words[i], want.word) << i;
+        } else {
+          ASSERT_EQ(block.trim[i / 32 % 2].word, trim_of(want.word).word) << i;
+        }
+        ASSERT_EQ(block.ports[i % FrameBlock::kRecords], want.walker.packet.port) << i;
+        bytes[i / 32 % 2] = (i % 32 == 0 ? 0 : bytes[i / 32 % 2]) + want.record.bytes;
+        if (i % 32 == 31 || i + 1 == count) {
+          ASSERT_EQ(block.bytes[i / 32 % 2] & ~FrameBlock::kTrimmed, bytes[i / 32 % 2]) << i;
+        }
+        const Packet& p = want.walker.packet;
+        if (asked.key_out != 0) {
+          ASSERT_EQ(results.details[i].rule, p.rule) << i;
+          ASSERT_EQ(results.details[i].next_hop, p.next_hop) << i;
+        }
+        if (asked.mark_out != 0) ASSERT_EQ(marks_of(asked, results, count)[i], p.mark) << i;
+        if (asked.net_out != 0) ASSERT_EQ(nets_of(asked, results, count)[i], frame_net(want.walker)) << i;
+        if (asked.paint_out != 0) ASSERT_EQ(paints_of(asked, results, count)[i], p.paint) << i;
+        if (asked.tails != 0 && p.appended != 0)
+          ASSERT_EQ(memcmp(tails_of(asked, results, count) + i, want.frame() + p.end - kTailBytes, kTailBytes), 0) << i;
+        if (!want.leaves) continue;
+        if (is_frame_head(Frames::kSlots, p)) {
+          // What is appended comes back as a tail.
+          const uint32_t head = std::min<uint32_t>(Frames::kSlots.head, p.end - p.appended);
+          ASSERT_EQ(memcmp(frames.range.heads + size_t{i} * Frames::kSlots.head, want.frame(), head), 0) << i;
+        } else {
+          ASSERT_EQ(memcmp(frames.range.to + want.record.at, want.frame() + p.data,
+                           frame_bytes_back(want.record, Frames::kSlots, p)),
+                    0)
+              << i;
+        }
+      }
+      device_->unpin(frames.memory.data());
+    }
+    ASSERT_TRUE(slabs->join(kStopLimitNs).ok());
   }
   void wait(SlabDriver& slabs, uint32_t slab) {
     const auto limit = std::chrono::steady_clock::now() + kPatience;
@@ -183,31 +260,22 @@ TEST_P(CudaDeviceTest, RouteSlabsEqualTheHost) {
   }
 }
 
-TEST_P(CudaDeviceTest, HeaderSlabsEqualTheHost) {
+TEST_P(CudaDeviceTest, FramesEqualTheHost) {
   loaded_ = std::make_unique<Loaded>(*device_, tables_);
-  const auto items = some_items(tables_, 256, RecordKind::kHeader);
-  for (const Named& named : frame_programs(tables_, RecordKind::kHeader)) {
-    for (const Transport transport : {Transport::kStaged, Transport::kZeroCopy}) run_slab(named, transport, items);
-  }
-}
-
-TEST_P(CudaDeviceTest, AddressSlabsEqualTheHost) {
-  loaded_ = std::make_unique<Loaded>(*device_, tables_);
-  const auto items = some_items(tables_, 256, RecordKind::kAddress);
-  for (const Named& named : frame_programs(tables_, RecordKind::kAddress)) {
-    for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) run_slab(named, transport, items);
+  const auto items = some_items(tables_, 256, RecordKind::kFrame);
+  for (const Named& named : frame_programs(tables_)) {
+    for (const DeviceMode mode : {DeviceMode::kLaunch, DeviceMode::kPersistent}) run_frames(named, items, mode);
   }
 }
 
 TEST_P(CudaDeviceTest, RefusesWhatCannotRun) {
   loaded_ = std::make_unique<Loaded>(*device_, tables_);
   if (!is_cuda()) GTEST_SKIP() << "of the CUDA drivers";
-  EXPECT_FALSE(device_->make_slabs(ChannelShape{{}, 33, 1, 0}, 1, Transport::kStaged).ok());
-  EXPECT_FALSE(device_->make_slabs(ChannelShape{{}, 32, 2, 0}, 1, Transport::kStaged).ok());
-  EXPECT_FALSE(device_->make_slabs(ChannelShape{{}, 32, 1, 0}, 1, Transport::kTagged).ok());
-  auto slabs = must(device_->make_slabs(ChannelShape{{}, 32, 1, 0}, 1, Transport::kStaged));
+  EXPECT_FALSE(device_->make_slabs(ChannelShape{{}, 33}, 1, Transport::kStaged).ok());
+  EXPECT_FALSE(device_->make_slabs(ChannelShape{{}, 32}, 1, Transport::kTagged).ok());
+  auto slabs = must(device_->make_slabs(ChannelShape{{}, 32}, 1, Transport::kStaged));
   // A frame's program on keys.
-  EXPECT_FALSE(slabs->start(0, 1, frame_programs(tables_, RecordKind::kHeader)[0].program, {}).ok());
+  EXPECT_FALSE(slabs->start(0, 1, frame_programs(tables_)[0].program, {}).ok());
   EXPECT_FALSE(slabs->start(0, 33, key_programs(tables_, RecordKind::kKey4)[0].program, {}).ok());
   EXPECT_FALSE(open_cuda_device(4000).ok());
 }
@@ -255,15 +323,14 @@ struct RingUser {
     ring->send_orders();
   }
   uint32_t slot(uint64_t serial) const { return static_cast<uint32_t>(serial) & (shape.capacity - 1); }
-  void put(const Item& item, uint64_t frame, uint64_t host_frame) {
+  void put(const Item& item) {
     const uint32_t tag = make_tag(1 + head / shape.capacity, parity);
-    std::vector<Word> in(shape.words_in);
-    write_record(program[parity], item, host_frame, tag, in.data());
-    want.push_back(expected_of(program[parity], in.data(), tag));
-    write_record(program[parity], item, frame, tag, ring->in() + size_t{slot(head)} * shape.words_in);
+    Word* const in = ring->in() + size_t{slot(head)} * shape.words_in();
+    write_record(program[parity], item, tag, in);
+    want.push_back(expected_of(program[parity], in, tag));
     if (const RecordWindow window = ring->window(); window.to != nullptr) {
-      const size_t first = size_t{slot(head)} * shape.words_in / kLineWords;
-      const size_t last = (size_t{slot(head) + 1} * shape.words_in + kLineWords - 1) / kLineWords;
+      const size_t first = size_t{slot(head)} * shape.words_in() / kLineWords;
+      const size_t last = (size_t{slot(head) + 1} * shape.words_in() + kLineWords - 1) / kLineWords;
       window.copy(window.to + first * 64, reinterpret_cast<const std::byte*>(ring->in()) + first * 64, last - first);
       flush_lines();
     }
@@ -273,33 +340,16 @@ struct RingUser {
   void take() {
     const auto limit = std::chrono::steady_clock::now() + kPatience;
     for (; tail < head; ++tail) {
-      const auto* bytes = static_cast<const std::byte*>(ring->out()) + slot(tail) * shape.result_bytes();
-      const auto* out = reinterpret_cast<const Word*>(bytes);
-      const std::vector<Word>& w = want[tail - base];
-      if (shape.words_out == 0) {
-        uint64_t expected = 0;
-        memcpy(&expected, w.data(), sizeof expected);
-        uint64_t word = 0;
-        while (result_tag(word = HostWords::load64(reinterpret_cast<const uint64_t*>(bytes))) != result_tag(expected)) {
-          const auto checked = ring->check();
-          ASSERT_TRUE(checked.ok()) << to_string(checked.error());
-          ASSERT_LT(std::chrono::steady_clock::now(), limit) << "no result for record " << tail;
-          std::this_thread::yield();
-        }
-        if (word != expected) ++wrong;
-        continue;
+      const uint64_t* const out = static_cast<const uint64_t*>(ring->out()) + slot(tail);
+      const uint64_t expected = want[tail - base];
+      uint64_t word = 0;
+      while (result_tag(word = HostWords::load64(out)) != result_tag(expected)) {
+        const auto checked = ring->check();
+        ASSERT_TRUE(checked.ok()) << to_string(checked.error());
+        ASSERT_LT(std::chrono::steady_clock::now(), limit) << "no result for record " << tail;
+        std::this_thread::yield();
       }
-      for (uint32_t i = 0; i < shape.words_out; ++i) {
-        Word word = HostWords::load(out + i);
-        while (word_tag(word) != word_tag(w[i])) {
-          const auto checked = ring->check();
-          ASSERT_TRUE(checked.ok()) << to_string(checked.error());
-          ASSERT_LT(std::chrono::steady_clock::now(), limit) << "no result for record " << tail;
-          std::this_thread::yield();
-          word = HostWords::load(out + i);
-        }
-        if (!same(&word, &w[i], 1)) ++wrong;
-      }
+      if (word != expected) ++wrong;
     }
     want.clear();
     base = head;
@@ -310,7 +360,7 @@ struct RingUser {
   DeviceProgram program[2];
   uint32_t parity = 0;
   uint64_t head = 0, tail = 0, base = 0;
-  std::vector<std::vector<Word>> want;
+  std::vector<uint64_t> want;
   size_t wrong = 0;
   bool running = false;
 };
@@ -331,7 +381,7 @@ void CudaDeviceTest::key_rings_equal_the_host(RingMemory memory) {
     uint32_t swaps = 0;
     while (user.head < goal && user.wrong == 0) {
       const auto n = static_cast<uint32_t>(1 + tables_.random() % 256);
-      for (uint32_t i = 0; i < n; ++i) user.put(items[tables_.random() % items.size()], 0, 0);
+      for (uint32_t i = 0; i < n; ++i) user.put(items[tables_.random() % items.size()]);
       user.take();
       if (HasFatalFailure()) return;
       if (tables_.random() % 4 == 0) {
@@ -369,44 +419,12 @@ TEST_P(CudaDeviceTest, ARingHoldsTwoGenerationsAtOnce) {
   for (int round = 0; round < 50 && user.wrong == 0; ++round) {
     for (const Item& item : items) {
       user.parity = static_cast<uint32_t>(tables_.random() & 1);
-      user.put(item, 0, 0);
+      user.put(item);
     }
     user.take();
     if (HasFatalFailure()) return;
   }
   EXPECT_EQ(user.wrong, 0u);
-}
-
-TEST_P(CudaDeviceTest, FrameRingsEqualTheHost) {
-  loaded_ = std::make_unique<Loaded>(*device_, tables_);
-  for (const RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress}) {
-    for (const Named& named : frame_programs(tables_, kind)) {
-      SCOPED_TRACE(std::string(named.name) + ", " + to_string(kind));
-      RingUser user(*device_, named.program, 256);
-      user.install(named.program, (*loaded_)(named.program), 0);
-      if (HasFatalFailure()) return;
-      for (int round = 0; round < 6; ++round) {
-        const auto items = some_items(tables_, 1 + tables_.random() % 256, kind);
-        Frames frames(items), ours(items);
-        void* base = frames.memory.data();
-        // As workers do: memory is pinned and unpinned while nothing is resident.
-        if (kind == RecordKind::kAddress) base = must(device_->pin(frames.memory.data(), frames.memory.size()));
-        user.start();
-        if (HasFatalFailure()) return;
-        for (size_t i = 0; i < items.size(); ++i) {
-          user.put(items[i], frames.address(i, base), ours.address(i, ours.memory.data()));
-        }
-        user.take();
-        user.stop();
-        if (HasFatalFailure()) return;
-        if (kind == RecordKind::kAddress) {
-          EXPECT_EQ(memcmp(frames.memory.data(), ours.memory.data(), frames.memory.size()), 0) << "frames differ";
-          device_->unpin(frames.memory.data());
-        }
-      }
-      EXPECT_EQ(user.wrong, 0u);
-    }
-  }
 }
 
 TEST_P(CudaDeviceTest, UploadsAndLaunchesGoOnBesideARing) {
@@ -436,7 +454,7 @@ TEST_P(CudaDeviceTest, UploadsAndLaunchesGoOnBesideARing) {
   through.store(true);
   watchdog.join();
   ASSERT_FALSE(late.load()) << "an allocation, an upload or a launch waits for resident kernels";
-  for (const Item& item : items) user.put(item, 0, 0);
+  for (const Item& item : items) user.put(item);
   user.take();
   EXPECT_EQ(user.wrong, 0u);
   const uint32_t beat = HostWords::load32(&user.ring->control()->servers[0].beat);
@@ -482,7 +500,7 @@ TEST_P(CudaDeviceTest, TheLastRingIsRefusedAndLeavesRoom) {
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("takes no more"), std::string::npos) << refused.error().message;
   for (size_t n = 0; n < most; ++n) {
-    for (size_t i = 0; i < 32; ++i) users[n]->put(items[i], 0, 0);
+    for (size_t i = 0; i < 32; ++i) users[n]->put(items[i]);
     users[n]->take();
     EXPECT_EQ(users[n]->wrong, 0u) << n;
   }
@@ -523,7 +541,7 @@ TEST_P(CudaDeviceTest, KernelsAreTimedWhereAsked) {
     RingUser user(*device_, programs[0].program, 256);
     user.install(programs[0].program, (*loaded_)(programs[0].program), 0);
     user.start();
-    for (const Item& item : items) user.put(item, 0, 0);
+    for (const Item& item : items) user.put(item);
     user.take();
     user.stop();
     EXPECT_EQ(user.wrong, 0u);
@@ -535,7 +553,7 @@ TEST_P(CudaDeviceTest, KernelsAreTimedWhereAsked) {
     EXPECT_LE(groups.count(), on ? 256u : 0u);
 
     auto slabs = must(device_->make_slabs(user.shape, 1, Transport::kZeroCopy));
-    for (uint32_t i = 0; i < items.size(); ++i) write_record(programs[0].program, items[i], 0, 1, slabs->in(0) + i);
+    for (uint32_t i = 0; i < items.size(); ++i) write_record(programs[0].program, items[i], 1, slabs->in(0) + i);
     const auto started = slabs->start(0, 256, (*loaded_)(programs[0].program), {});
     ASSERT_TRUE(started.ok()) << to_string(started.error());
     const auto limit = std::chrono::steady_clock::now() + kPatience;
@@ -556,9 +574,9 @@ TEST(CudaChains, AreFoundByTheirStages) {
     EXPECT_EQ(programs[i].program.chain, want[i]) << programs[i].name;
     EXPECT_TRUE(runs_on(RecordKind::kKey4, programs[i].program));
   }
-  for (const Named& named : frame_programs(tables, RecordKind::kHeader)) {
+  for (const Named& named : frame_programs(tables)) {
     EXPECT_FALSE(runs_on(RecordKind::kKey4, named.program)) << named.name;
-    EXPECT_TRUE(runs_on(RecordKind::kHeader, named.program)) << named.name;
+    EXPECT_TRUE(runs_on(RecordKind::kFrame, named.program)) << named.name;
     EXPECT_FALSE(runs_on(RecordKind::kRoute4, named.program)) << named.name;
   }
   // Three destinations a record are for one route lookup and nothing else.
@@ -570,8 +588,7 @@ TEST(CudaChains, AreFoundByTheirStages) {
 
 // The table that all devices answer by has no kernel more and none less than were compiled.
 TEST(CudaKernels, AreThereWhereTheTableSaysSo) {
-  for (const RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader,
-                                RecordKind::kAddress, RecordKind::kFrame}) {
+  for (const RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kFrame}) {
     EXPECT_EQ(ring_kernel(kind) != nullptr, kind != RecordKind::kFrame) << to_string(kind);
     for (uint16_t stage = 0; stage < AllStages::kSize; ++stage) {
       DeviceProgram program;

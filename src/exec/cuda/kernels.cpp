@@ -17,9 +17,6 @@ const void* kernel_in(RecordKind kind, TableMemory memory) {
       return kernels_detail::launch_route4_in(memory);
     case RecordKind::kFrame:
       return kernels_detail::launch_frame_in(memory);
-    case RecordKind::kHeader:
-    case RecordKind::kAddress:
-      return nullptr;
   }
   return nullptr;
 }
@@ -40,10 +37,6 @@ const void* launch_kernel(RecordKind kind, uint8_t chain, TableMemory memory) {
       return kernels_detail::launch_key6(chain);
     case RecordKind::kRoute4:
       return kernels_detail::launch_route4(chain);
-    case RecordKind::kHeader:
-      return kernels_detail::launch_header();
-    case RecordKind::kAddress:
-      return kernels_detail::launch_address();
     case RecordKind::kFrame:
       return kernels_detail::launch_frame(chain);
   }
@@ -66,10 +59,6 @@ const void* ring_kernel(RecordKind kind) {
       return kernels_detail::ring_key6();
     case RecordKind::kRoute4:
       return kernels_detail::ring_route4();
-    case RecordKind::kHeader:
-      return kernels_detail::ring_header();
-    case RecordKind::kAddress:
-      return kernels_detail::ring_address();
     case RecordKind::kFrame:
       return nullptr;  // flights of frames go by slabs alone
   }
@@ -80,16 +69,11 @@ std::vector<const void*> all_kernels() {
   std::vector<const void*> all;
   for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4}) {
     for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain, TableMemory::kGlobal));
+    all.push_back(ring_kernel(kind));
   }
   for (uint8_t chain = 0; chain <= kFrameChains; ++chain) {
     all.push_back(launch_kernel(RecordKind::kFrame, chain, TableMemory::kGlobal));
     all.push_back(serve_frames_kernel(chain));
-  }
-  for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress})
-    all.push_back(launch_kernel(kind, 0, TableMemory::kGlobal));
-  for (RecordKind kind :
-       {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader, RecordKind::kAddress}) {
-    all.push_back(ring_kernel(kind));
   }
   all.push_back(ring_team_kernel());
   for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kFrame}) {

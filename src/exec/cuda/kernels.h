@@ -12,22 +12,6 @@
 
 namespace sluice {
 
-// -- shared memory of one warp ----------------------------------------------------------------------------------------
-
-inline constexpr uint32_t kFrameStride = kRecordScratch + 4;
-
-SLUICE_HD constexpr uint32_t scratch_words_bytes(uint32_t words_in, uint32_t words_out) {
-  const uint32_t packet = (static_cast<uint32_t>(sizeof(Packet)) + 15) / 16;
-  uint32_t words = words_in > words_out ? words_in : words_out;
-  if (words < packet) words = packet;
-  return 32 * 16 * words;
-}
-// Of header and address records; keys need none. A multiple of 16.
-SLUICE_HD constexpr uint32_t warp_scratch_bytes(RecordKind kind, uint32_t words_in, uint32_t words_out) {
-  if (is_key(kind)) return 0;
-  return scratch_words_bytes(words_in, words_out) + 32 + (kind == RecordKind::kHeader ? 32 * kFrameStride : 0);
-}
-
 // -- launch mode ------------------------------------------------------------------------------------------------------
 
 // Shared memory of a block of kFrame records. What goes back of a frame whose beginning moved is read by whole words,
@@ -55,7 +39,6 @@ struct LaunchArguments {
   Word* out;
   const uint32_t* count_at;  // where the count lies on the device; nullptr: it is `count`
   uint32_t count;
-  uint32_t words_in, words_out;
   uint8_t* frames;       // of kFrame records
   FrameSlots slots;      // the same
   FrameBlock* blocks;    // behind the words
@@ -147,7 +130,6 @@ struct RingArguments {
   uint64_t lap0;                     // the lap of serial 0
   uint32_t capacity;
   uint32_t servers;
-  uint32_t words_in, words_out;
 };
 
 // Kernel(const RingArguments), a warp a server.
@@ -157,11 +139,9 @@ const void* ring_kernel(RecordKind kind);
 const void* ring_team_kernel();
 inline constexpr uint32_t kRingTeam = 8;
 // The most servers in a block, and a block's shared memory.
-inline constexpr uint32_t ring_block_warps(RecordKind kind) {
-  return is_key(kind) ? 8 : 4;
-}
-inline constexpr uint32_t ring_shared_bytes(RecordKind kind, uint32_t warps, uint32_t words_in, uint32_t words_out) {
-  return warps * (2 * kProgramSlotBytes + warp_scratch_bytes(kind, words_in, words_out));
+inline constexpr uint32_t kRingBlockWarps = 8;
+inline constexpr uint32_t ring_shared_bytes(uint32_t warps) {
+  return warps * 2 * kProgramSlotBytes;
 }
 
 // Every kernel in the program, so that all are loaded before the first resident one starts.
@@ -172,8 +152,6 @@ namespace kernels_detail {
 const void* launch_key4(uint8_t chain);
 const void* launch_key6(uint8_t chain);
 const void* launch_route4(uint8_t chain);
-const void* launch_header();
-const void* launch_address();
 const void* launch_frame(uint8_t chain);
 const void* launch_key4_in(TableMemory memory);
 const void* launch_key6_in(TableMemory memory);
@@ -188,8 +166,6 @@ const void* ring_key4();
 const void* ring_team4();
 const void* ring_key6();
 const void* ring_route4();
-const void* ring_header();
-const void* ring_address();
 }  // namespace kernels_detail
 
 }  // namespace sluice

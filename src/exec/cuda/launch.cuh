@@ -1,4 +1,4 @@
-// The launch kernel: a lane a record of a slab. Instantiated once a record kind and chain.
+// The launch kernel of keys: a lane a record of a slab. Instantiated once a record kind and chain.
 #pragma once
 
 #include "exec/cuda/walk.cuh"
@@ -17,58 +17,29 @@ __device__ __forceinline__ void take_records(const DeviceProgram& program, const
   const uint32_t first = record - lane;
   if (first >= count) return;
   const bool here = record < count;
-  Walker w;
-  Scratch scratch;
-  uint32_t tag = 0;
-  if constexpr (kIsKey<K>) {
-    constexpr uint32_t kWords = K == RecordKind::kKey6 ? kKey6Words : 1;
-    Word words[kWords];
+  constexpr uint32_t kWords = words_in(K);
+  Word words[kWords];
 #pragma unroll
-    // A lane past the end reads the last record, and does nothing with it: cheaper than a second path.
-    for (uint32_t i = 0; i < kWords; ++i) words[i] = load_plain(a.in + size_t{here ? record : count - 1} * kWords + i);
-    tag = word_tag(words[0]);
-    if constexpr (K == RecordKind::kRoute4) {
-      uint64_t result = uint64_t{tag} << 57;
+  // A lane past the end reads the last record, and does nothing with it: cheaper than a second path.
+  for (uint32_t i = 0; i < kWords; ++i) words[i] = load_plain(a.in + size_t{here ? record : count - 1} * kWords + i);
+  const uint32_t tag = word_tag(words[0]);
+  if constexpr (K == RecordKind::kRoute4) {
+    uint64_t result = uint64_t{tag} << 57;
 #pragma unroll 1
-      for (uint32_t i = 0; i < kRoutesPerRecord; ++i) {
-        Walker one;
-        read_route(program, words[0], i, one);
-        if (!here) one.path = kPathDropped;
-        walk_warp<K, Chain>(program, one, scratch, tables);
-        result |= route_part(one.packet.next_hop, i);
-      }
-      if (here) reinterpret_cast<uint64_t*>(a.out)[record] = result;
-    } else {
-      read_key<K>(program, words, w);
-      if (!here) w.path = kPathDropped;
-      walk_warp<K, Chain>(program, w, scratch, tables);
-      if (here) reinterpret_cast<uint64_t*>(a.out)[record] = key_result(w, tag);
+    for (uint32_t i = 0; i < kRoutesPerRecord; ++i) {
+      Walker one;
+      read_route(program, words[0], i, one);
+      if (!here) one.path = kPathDropped;
+      walk_warp<K, Chain>(program, one, tables);
+      result |= route_part(one.packet.next_hop, i);
     }
+    if (here) reinterpret_cast<uint64_t*>(a.out)[record] = result;
   } else {
-    extern __shared__ uint4 shared[];
-    scratch = scratch_of<K>(reinterpret_cast<uint8_t*>(shared), threadIdx.x / 32, a.words_in, a.words_out);
-    const uint32_t records = count - first < 32 ? count - first : 32;
-    const Word* in = a.in + size_t{first} * a.words_in;
-#pragma unroll 4
-    for (uint32_t i = lane; i < records * a.words_in; i += 32) store_plain(scratch.words + i, load_plain(in + i));
-    __syncwarp();
-    if (here) {
-      const Word* mine = scratch.words + lane * a.words_in;
-      tag = word_tag(mine[0]);
-      read_record(K, program, mine, scratch.frames + lane * kFrameStride, w);
-    } else {
-      w.path = kPathDropped;
-    }
-    __syncwarp();
-    walk_warp<K, Chain>(program, w, scratch, tables);
-    if (here) {
-      Word* mine = scratch.words + lane * a.words_out;
-      write_result(K, program, w, tag, [mine](uint32_t i, const Word& word) { mine[i] = word; });
-    }
-    __syncwarp();
-    Word* out = a.out + size_t{first} * a.words_out;
-#pragma unroll 4
-    for (uint32_t i = lane; i < records * a.words_out; i += 32) store_plain(out + i, load_plain(scratch.words + i));
+    Walker w;
+    read_key<K>(program, words, w);
+    if (!here) w.path = kPathDropped;
+    walk_warp<K, Chain>(program, w, tables);
+    if (here) reinterpret_cast<uint64_t*>(a.out)[record] = key_result(w, tag);
   }
 }
 

@@ -1,6 +1,7 @@
 // Frames that cross whole: a lane a frame, which it parses, looks up and edits in a copy in shared memory. Device only.
 #pragma once
 
+#include "exec/cuda/crc32_warp.cuh"
 #include "exec/cuda/frame_chains.h"
 #include "exec/cuda/host_memory.cuh"
 #include "exec/cuda/walk.cuh"
@@ -39,7 +40,7 @@ __device__ __forceinline__ uint8_t sum_frames(const Stage& stage, Walker& w, boo
     const auto frame = static_cast<int>(turn * 8 + lane / 4);
     const uint32_t bytes = __shfl_sync(kAll, covers, frame), at = __shfl_sync(kAll, f.at, frame);
     const uint32_t have = __shfl_sync(kAll, f.have, frame);
-    if (!__any_sync(kAll, bytes >= WarpGroup::kCrc32Least)) continue;
+    if (!__any_sync(kAll, bytes >= cuda_crc::kLeastBytes)) continue;
     const uint8_t* const copy = f.copy(static_cast<uint32_t>(frame));
     const uint8_t* const memory = f.frames + at;
     const uint32_t one = cuda_crc::eight_frames(stage.mode, 0, bytes, kCrc32Start,
@@ -48,7 +49,7 @@ __device__ __forceinline__ uint8_t sum_frames(const Stage& stage, Walker& w, boo
     if (lane / 8 == turn) crc = its;
   }
   if (!mine) return 0;
-  if (sums && covers < WarpGroup::kCrc32Least) crc = crc32_bitwise(stage.mode, kCrc32Start, f.copy(lane), covers);
+  if (sums && covers < cuda_crc::kLeastBytes) crc = crc32_bitwise(stage.mode, kCrc32Start, f.copy(lane), covers);
   if constexpr (Stage::kAppends) {
     return stage.finish(p, crc, w.tail);
   } else {
@@ -82,12 +83,12 @@ __device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker&
       };
       visit<RecordKind::kFrame, 0, AllStages::kSize>(slot, tables, run);
       // Lengths are found by the host, from what was cut.
-      if (mine) leave_stage<RecordKind::kKey6>(program, slot, s, output, w);
+      if (mine) take_output(program, slot, s, output, w);
       __syncwarp();
     }
   } else {
     static_assert(std::is_same_v<Tables, GlobalTables>);
-    walk_chain<RecordKind::kKey6, 1>(Chain{}, program, w);
+    walk_chain<1>(Chain{}, program, w);
   }
 }
 

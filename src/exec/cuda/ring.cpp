@@ -42,14 +42,13 @@ class CudaRing final : public RingDriver {
 
   Result<void> create() {
     const CudaOptions& options = shared_->options;
-    const RecordKind kind = shape_.record.kind;
     stamps_ = options.stamps;
 
     CudaMemory& memory = *shared_->memory;
     memory.use();
     void* at = nullptr;
-    const size_t bytes_in = size_t{shape_.capacity} * shape_.words_in * sizeof(Word);
-    if (options.ring_memory != RingMemory::kHost && is_key(kind)) {
+    const size_t bytes_in = size_t{shape_.capacity} * shape_.words_in() * sizeof(Word);
+    if (options.ring_memory != RingMemory::kHost) {
       auto made = make_window(bytes_in);
       if (!made && options.ring_memory == RingMemory::kDevice) return made;
     }
@@ -57,7 +56,7 @@ class CudaRing final : public RingDriver {
       if (auto r = take(memory.allocate_pinned(bytes_in), at); !r) return r;
       in_ = static_cast<Word*>(at);
     }
-    if (auto r = take(memory.allocate_pinned(shape_.capacity * shape_.result_bytes()), at); !r) return r;
+    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * kResultBytes), at); !r) return r;
     out_ = static_cast<Word*>(at);
     if (auto r = take(memory.allocate_pinned(sizeof(RingControl)), at); !r) return r;
     control_ = static_cast<RingControl*>(at);
@@ -123,12 +122,12 @@ class CudaRing final : public RingDriver {
     uint32_t block_servers = block_servers_;
     uint32_t blocks = 0;
     for (;; block_servers *= 2) {
-      block_servers = std::min({block_servers, ring_block_warps(shape_.record.kind), servers_});
+      block_servers = std::min({block_servers, kRingBlockWarps, servers_});
       blocks = (servers_ + block_servers - 1) / block_servers;
       const uint32_t before = shared_->resident_blocks.fetch_add(blocks);
       if (before + blocks <= limit) break;
       shared_->resident_blocks.fetch_sub(blocks);
-      if (block_servers == ring_block_warps(shape_.record.kind) || block_servers == servers_) {
+      if (block_servers == kRingBlockWarps || block_servers == servers_) {
         return Error(fmt::format("a ring needs {} blocks, but rings hold {} of the {} that {} multiprocessors take",
                                  blocks, before, limit, shared_->processors),
                      "use fewer workers, fewer rings per worker, or launch mode");
@@ -146,13 +145,11 @@ class CudaRing final : public RingDriver {
     a.lap0 = lap0;
     a.capacity = shape_.capacity;
     a.servers = servers_;
-    a.words_in = shape_.words_in;
-    a.words_out = shape_.words_out;
     void* arguments[] = {&a};
     CudaMemory& memory = *shared_->memory;
     memory.use();
     memory.resident_started();
-    const uint32_t bytes = ring_shared_bytes(shape_.record.kind, block_servers, shape_.words_in, shape_.words_out);
+    const uint32_t bytes = ring_shared_bytes(block_servers);
     if (const cudaError_t e =
             cudaLaunchKernel(kernel_, dim3(blocks), dim3(block_servers * 32), arguments, bytes, stream_);
         e != cudaSuccess) {
@@ -230,7 +227,7 @@ class CudaRing final : public RingDriver {
       servers_ = std::min(window_ != nullptr ? RingControl::kMaxServers : 32u, groups);
       block_servers_ = (servers_ + kRingBlocks - 1) / kRingBlocks;
     }
-    block_servers_ = std::clamp(block_servers_, 1u, std::min(ring_block_warps(kind), servers_));
+    block_servers_ = std::clamp(block_servers_, 1u, std::min(kRingBlockWarps, servers_));
   }
 
   static Result<void> take(Result<void*> from, void*& to) {

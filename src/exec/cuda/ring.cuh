@@ -11,17 +11,15 @@ namespace sluice::cuda_walk {
 // After so many empty polls in a row a server begins to sleep between them; a poll itself takes about a microsecond.
 inline constexpr uint32_t kIdleBeforeSleep = 4096;
 inline constexpr uint32_t kLongestSleepNs = 1000;
-// Every so many polls a server looks at `stop` and `epoch`; the loads travel beside the poll's own. A group of frames
-// can take so long that a server looks after each.
-template <RecordKind K>
-inline constexpr uint32_t kPollsPerLook = kIsKey<K> ? 32 : 1;
+// Every so many polls a server looks at `stop` and `epoch`; the loads travel beside the poll's own.
+inline constexpr uint32_t kPollsPerLook = 32;
 // A beat at least every so many cycles: 0.15 ms at the highest clock, 0.9 ms at the lowest.
 inline constexpr uint32_t kCyclesPerBeat = 300'000;
 
-// kTeam: so many neighbours hold one record, which only key records can; a group is 32 / kTeam records. Two blocks have
+// kTeam: so many neighbours hold one record; a group is 32 / kTeam records. Two blocks have
 // to fit a multiprocessor: rings count on it (ring.cpp).
 template <RecordKind K, uint32_t kTeam>
-__global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid_constant__ RingArguments a) {
+__global__ void __launch_bounds__(kRingBlockWarps * 32, 2) ring(const __grid_constant__ RingArguments a) {
   extern __shared__ uint4 shared[];
   const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const uint32_t server = blockIdx.x * warps + warp;
@@ -37,7 +35,6 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid
     return reinterpret_cast<const DeviceProgram*>(reinterpret_cast<const uint8_t*>(a.programs) +
                                                   parity * kProgramSlotBytes);
   };
-  const Scratch scratch = scratch_of<K>(bytes + size_t{warps} * 2 * kProgramSlotBytes, warp, a.words_in, a.words_out);
   RingControl::Server& me = a.control->servers[server];
   const RingControl::Order& order = a.orders[server];
 
@@ -47,7 +44,6 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid
   take_program(slot_of(1), program_of(1), lane);
   if (lane == 0) store_release_sys(&me.ack, epoch);
 
-  static_assert(kTeam == 1 || kIsKey<K>);
   constexpr uint32_t kSize = 32 / kTeam;  // records of a group
   const uint32_t place = lane / kTeam;
   uint64_t group = a.next / kSize;
@@ -69,15 +65,11 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid
     const uint32_t lap = static_cast<uint32_t>(a.lap0 + (serial >> lap_shift)) & 63u;
 
     // The poll. A lane whose record is done reads it again: the warp's load stays one piece.
-    constexpr uint32_t kWords = K == RecordKind::kKey6 ? kKey6Words : 1;
+    constexpr uint32_t kWords = words_in(K);
     Word words[kWords];
-    if constexpr (kIsKey<K>) {
 #pragma unroll
-      for (uint32_t i = 0; i < kWords; ++i) words[i] = DeviceWords::load(a.in + size_t{slot} * kWords + i);
-    } else {
-      words[0] = DeviceWords::load(a.in + size_t{slot} * a.words_in + (a.words_in - 1));
-    }
-    if (++polls % kPollsPerLook<K> == 0) {
+    for (uint32_t i = 0; i < kWords; ++i) words[i] = DeviceWords::load(a.in + size_t{slot} * kWords + i);
+    if (++polls % kPollsPerLook == 0) {
       const uint32_t stop = __shfl_sync(kAll, load_relaxed_sys(&order.stop), 0);
       const uint32_t now = __shfl_sync(kAll, load_relaxed_sys(&order.epoch), 0);
       if (stop != 0) break;
@@ -122,39 +114,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid
     uint64_t found = 0;
     if (a.histogram != nullptr) found = global_ns();
 
-    Walker w;
-    w.path = kPathDropped;
-    uint32_t tag = word_tag(words[0]);
-    if constexpr (K == RecordKind::kRoute4) {
-      // Its walkers follow one another, below.
-    } else if constexpr (kIsKey<K>) {
-      if (ready) read_key<K>(*program_of(tag_parity(tag)), words, w);
-    } else {
-      // The words of the whole group, a line at a time; a record counts when each of its words has come.
-      const Word* in = a.in + size_t{first} * a.words_in;
-      const uint32_t count = kSize * a.words_in;
-      for (uint32_t i = lane; i < count; i += 128) {
-        Word some[4];
-#pragma unroll
-        for (uint32_t k = 0; k < 4; ++k) some[k] = i + 32 * k < count ? DeviceWords::load(in + i + 32 * k) : Word{};
-#pragma unroll
-        for (uint32_t k = 0; k < 4; ++k) {
-          if (i + 32 * k < count) store_plain(scratch.words + i + 32 * k, some[k]);
-        }
-      }
-      __syncwarp();
-      const Word* mine = scratch.words + place * a.words_in;
-      for (uint32_t i = 0; ready && i < a.words_in; ++i) ready = tag_lap(word_tag(mine[i])) == lap;
-      mask = __ballot_sync(kAll, ready);
-      if (mask == 0) continue;
-      tag = word_tag(mine[0]);
-      // Frames were written before their record: what follows may not be older (and not out of this processor's cache).
-      if constexpr (K == RecordKind::kAddress) fence_sys();
-      if (ready) {
-        read_record(K, *program_of(tag_parity(tag)), mine, scratch.frames + lane * kFrameStride, w);
-      }
-      __syncwarp();
-    }
+    const uint32_t tag = word_tag(words[0]);
 
     // Records of two generations may stand in one group.
     const uint32_t odd = __ballot_sync(kAll, ready && tag_parity(tag) == 1);
@@ -167,12 +127,12 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid
         const bool now = (these >> lane & 1) != 0;
         const uint8_t path = walker.path;
         if (!now) walker.path = kPathDropped;
-        walk_program<K, kTeam>(*program_of(parity), walker, scratch);
+        walk_program<K, kTeam>(*program_of(parity), walker);
         if (!now) walker.path = path;
       }
     };
-    uint64_t routes = uint64_t{tag} << 57;
     if constexpr (K == RecordKind::kRoute4) {
+      uint64_t routes = uint64_t{tag} << 57;
 #pragma unroll 1
       for (uint32_t i = 0; i < kRoutesPerRecord; ++i) {
         Walker one;
@@ -181,29 +141,15 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid
         walk_both(one);
         routes |= route_part(one.packet.next_hop, i);
       }
-    } else {
-      walk_both(w);
-    }
-
-    if constexpr (K == RecordKind::kRoute4) {
       if (ready) DeviceWords::store64(reinterpret_cast<uint64_t*>(a.out) + slot, routes);
-    } else if constexpr (kIsKey<K>) {
+    } else {
+      Walker w;
+      w.path = kPathDropped;
+      if (ready) read_key<K>(*program_of(tag_parity(tag)), words, w);
+      walk_both(w);
       if (ready && lane % kTeam == 0) {
         DeviceWords::store64(reinterpret_cast<uint64_t*>(a.out) + slot, key_result(w, tag));
       }
-    } else {
-      // What was edited in place is seen before the result is.
-      if constexpr (K == RecordKind::kAddress) fence_sys();
-      Word* mine = scratch.words + lane * a.words_out;
-      if (ready) {
-        write_result(K, *program_of(tag_parity(tag)), w, tag, [mine](uint32_t i, const Word& word) { mine[i] = word; });
-      }
-      __syncwarp();
-      Word* out = a.out + size_t{first} * a.words_out;
-      for (uint32_t i = lane; i < kSize * a.words_out; i += 32) {
-        if ((mask >> (i / a.words_out) & 1) != 0) DeviceWords::store(out + i, load_plain(scratch.words + i));
-      }
-      __syncwarp();
     }
     if (a.histogram != nullptr && lane == 0) {
       const uint64_t bin = (global_ns() - found) / kRingBinNs;

@@ -24,27 +24,23 @@ __device__ __forceinline__ void take_program(const DeviceProgram* from, DevicePr
 
 // The chains are choices inside one kernel here: the program changes while the kernel runs.
 template <RecordKind K, uint32_t kTeam>
-__device__ __forceinline__ void walk_program(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
-  if constexpr (kIsKey<K>) {
-    uint8_t number = 0;
-    bool done = false;
-    auto one = [&]<typename Chain>(TypeTag<Chain>) {
-      if (++number != program.chain) return;
-      if constexpr (kChainCompiled<K, Chain>) {
-        walk_warp<K, Chain, kTeam>(program, w, scratch);
-        done = true;
-      }
-    };
-    AllChains::for_each(one);
-    __syncwarp();
-    if (done) return;
-    // The generic way wants a walker in memory; in a copy, because that of the chains is registers.
-    Walker copy = w;
-    walk_warp<K, NoChain, kTeam>(program, copy, scratch);
-    w = copy;
-  } else {
-    walk_warp<K, NoChain, kTeam>(program, w, scratch);
-  }
+__device__ __forceinline__ void walk_program(const DeviceProgram& program, Walker& w) {
+  uint8_t number = 0;
+  bool done = false;
+  auto one = [&]<typename Chain>(TypeTag<Chain>) {
+    if (++number != program.chain) return;
+    if constexpr (kChainCompiled<K, Chain>) {
+      walk_warp<K, Chain, kTeam>(program, w);
+      done = true;
+    }
+  };
+  AllChains::for_each(one);
+  __syncwarp();
+  if (done) return;
+  // The generic way wants a walker in memory; in a copy, because that of the chains is registers.
+  Walker copy = w;
+  walk_warp<K, NoChain, kTeam>(program, copy);
+  w = copy;
 }
 
 }  // namespace sluice::cuda_walk

@@ -175,9 +175,6 @@ class CudaSlabs final : public SlabDriver {
     if (staged()) {
       if (auto r = copy(s.host_out, s.device_out, out_bytes(count), cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
-    if (transport_ == Transport::kCommPool && pool.bytes != 0 && pool.back && !frames()) {
-      if (auto r = copy(pool.host, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
-    }
     return record(s);
   }
 
@@ -305,8 +302,6 @@ class CudaSlabs final : public SlabDriver {
     if (pool.records != nullptr) a.in = reinterpret_cast<const Word*>(pool.records);
     a.out = staged() ? s.device_out : s.host_out;
     a.count = count;
-    a.words_in = shape_.words_in;
-    a.words_out = shape_.words_out;
     if (!frames()) return a;
     auto* const from = run.device != nullptr ? reinterpret_cast<uint8_t*>(run.device + (pool.host - pool.run.host))
                                              : static_cast<uint8_t*>(pool.host_there);
@@ -358,7 +353,7 @@ class CudaSlabs final : public SlabDriver {
     const size_t tables = program_.memory == TableMemory::kShared ? (size_t{program_.table_bytes} + 15) / 16 * 16 : 0;
     if (frames())
       return tables != 0 ? frame_tables_at(slots, threads()) + tables : frame_shared_bytes(slots, threads());
-    return tables + size_t{threads() / 32} * warp_scratch_bytes(shape_.record.kind, shape_.words_in, shape_.words_out);
+    return tables;
   }
 
   static Result<void> copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
@@ -423,8 +418,6 @@ class CudaSlabs final : public SlabDriver {
     arguments_.in = s.device_in + kFront;
     arguments_.out = s.device_out;
     arguments_.count_at = reinterpret_cast<const uint32_t*>(s.device_in);
-    arguments_.words_in = shape_.words_in;
-    arguments_.words_out = shape_.words_out;
     cudaKernelNodeParams node{};
     node.func = const_cast<void*>(kernel_);
     node.gridDim = blocks(records);

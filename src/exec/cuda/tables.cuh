@@ -38,7 +38,6 @@ __device__ __forceinline__ MovedTables block_tables(const DeviceProgram& program
 template <RecordKind K, TableMemory M>
 __global__ void __launch_bounds__(launch_threads(K))
     launch_in(const __grid_constant__ DeviceProgram program, const __grid_constant__ LaunchArguments a) {
-  static_assert(kIsKey<K>);
   const MovedTables tables = block_tables<M>(program, 0);
   const uint32_t count = record_count(a);
   const uint32_t lane = threadIdx.x & 31;

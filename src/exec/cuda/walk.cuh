@@ -1,15 +1,7 @@
 // A warp's way through a program: what launch kernels and ring kernels share. Device only.
 //
-// Lanes walk together: at each stage those lanes run whose packet stands there, the others wait. A cooperative stage is
-// run by all 32 lanes over the packets of those that stand there, which for that time lie in shared memory.
-//
-// Key records never touch memory on their way: the packet is registers, and code that needs a frame is not compiled in.
-// Header and address records have scratch in shared memory, one piece a warp:
-//
-//   words     32 records as they came or as they go, so that memory is read and written whole lines at a time; during a
-//             cooperative stage, the packets
-//   outputs   32 bytes, of a cooperative stage
-//   frames    header records: room for each lane's frame; a stride of 81 words, so that lanes meet no bank twice
+// Lanes walk together: at each stage those lanes run whose packet stands there, the others wait. The packet of a key
+// record is registers, and code that needs a frame is not compiled in.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +15,6 @@
 namespace sluice::cuda_walk {
 
 inline constexpr uint32_t kAll = 0xffffffffu;
-
-template <RecordKind K>
-inline constexpr bool kIsKey = is_key(K);
-
-struct Scratch {
-  Word* words = nullptr;
-  uint8_t* outputs = nullptr;
-  uint8_t* frames = nullptr;
-};
-
-// Carves warp `warp`'s scratch out of the block's shared memory from `base` (16-byte aligned).
-template <RecordKind K>
-__device__ __forceinline__ Scratch scratch_of(uint8_t* base, uint32_t warp, uint32_t words_in, uint32_t words_out) {
-  Scratch s;
-  if constexpr (!kIsKey<K>) {
-    uint8_t* at = base + size_t{warp} * warp_scratch_bytes(K, words_in, words_out);
-    s.words = reinterpret_cast<Word*>(at);
-    at += scratch_words_bytes(words_in, words_out);
-    s.outputs = at;
-    s.frames = at + 32;
-  }
-  return s;
-}
 
 // -- stages -----------------------------------------------------------------------------------------------------------
 
@@ -104,62 +73,23 @@ __device__ __forceinline__ uint8_t run_lane(const Stage& stage, Packet& packet, 
   }
 }
 
-// One stage for the lanes of `mask`; `mine`: this lane is one of them.
-template <RecordKind K, uint32_t kTeam, typename Stage>
-__device__ __forceinline__ uint8_t run_stage(const Stage& stage, Walker& w, bool mine, uint32_t mask,
-                                             const Scratch& scratch) {
-  uint8_t output = 0;
-  if constexpr (device_detail::kCooperative<Stage>) {
-    auto* packets = reinterpret_cast<Packet*>(scratch.words);
-    const uint32_t lane = threadIdx.x & 31;
-    if (mine) packets[lane] = w.packet;
-    __syncwarp();
-    stage.team(WarpGroup{}, packets, mask, scratch.outputs);
-    __syncwarp();
-    if (mine) {
-      w.packet = packets[lane];
-      output = scratch.outputs[lane];
-    }
-    __syncwarp();
-  } else {
-    output = run_lane<kTeam>(stage, w.packet, mine);
-    __syncwarp();
-  }
-  return output;
-}
-
-// take_output for any record; a key's packet has no extent, and an array in its walker would put it into local memory.
-template <RecordKind K>
-__device__ __forceinline__ void leave_stage(const DeviceProgram& program, const StageSlot& slot, uint32_t s,
-                                            uint8_t output, Walker& w) {
-  if constexpr (kIsKey<K>) {
-    w.visited |= 1u << (s - program.begin);
-    w.output = output;
-    w.path = program.wide != 0 ? static_cast<uint8_t>(kPathExit) : slot.next[output & 15];
-  } else {
-    take_output(program, slot, s, output, w);
-  }
-}
-
 template <RecordKind K, uint32_t kTeam, typename Tables>
-__device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w, const Scratch& scratch,
-                                         const Tables& tables) {
+__device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w, const Tables& tables) {
   const uint32_t end = program.end;
 #pragma unroll 1
   for (uint32_t s = program.begin; s < end; ++s) {
     const bool mine = w.path == s;
-    const uint32_t mask = __ballot_sync(kAll, mine);
-    if (mask == 0) continue;
+    if (!__any_sync(kAll, mine)) continue;
     const StageSlot& slot = program.program.stages[s];
     uint8_t output = 0;
-    auto run = [&](const auto& stage) { output = run_stage<K, kTeam>(stage, w, mine, mask, scratch); };
+    auto run = [&](const auto& stage) { output = run_lane<kTeam>(stage, w.packet, mine); };
     visit<K, 0, AllStages::kSize>(slot, tables, run);
-    if (mine) leave_stage<K>(program, slot, s, output, w);
+    if (mine) take_output(program, slot, s, output, w);
     __syncwarp();
   }
 }
 
-template <RecordKind K, uint32_t kTeam, typename... Stages>
+template <uint32_t kTeam, typename... Stages>
 __device__ __forceinline__ void walk_chain(TypeList<Stages...>, const DeviceProgram& program, Walker& w) {
   uint32_t s = program.begin;
   auto one = [&]<typename Stage>(TypeTag<Stage>) {
@@ -167,7 +97,7 @@ __device__ __forceinline__ void walk_chain(TypeList<Stages...>, const DeviceProg
     if (kByTeams<kTeam, Stage> || mine) {
       const StageSlot& slot = program.program.stages[s];
       const uint8_t output = run_lane<kTeam>(slot.template get<Stage>(), w.packet, mine);
-      if (mine) leave_stage<K>(program, slot, s, output, w);
+      if (mine) take_output(program, slot, s, output, w);
     }
     ++s;
   };
@@ -177,13 +107,12 @@ __device__ __forceinline__ void walk_chain(TypeList<Stages...>, const DeviceProg
 // Called by all 32 lanes; a lane without a packet has the path kPathDropped. `Chain`: NoChain for any program. kTeam:
 // so many neighbours hold one packet. Chains have their tables in global memory.
 template <RecordKind K, typename Chain, uint32_t kTeam = 1, typename Tables = GlobalTables>
-__device__ __forceinline__ void walk_warp(const DeviceProgram& program, Walker& w, const Scratch& scratch,
-                                          const Tables& tables = {}) {
+__device__ __forceinline__ void walk_warp(const DeviceProgram& program, Walker& w, const Tables& tables = {}) {
   if constexpr (std::is_same_v<Chain, NoChain>) {
-    walk_any<K, kTeam>(program, w, scratch, tables);
+    walk_any<K, kTeam>(program, w, tables);
   } else {
     static_assert(std::is_same_v<Tables, GlobalTables>);
-    walk_chain<K, kTeam>(Chain{}, program, w);
+    walk_chain<kTeam>(Chain{}, program, w);
   }
 }
 

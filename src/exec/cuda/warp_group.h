@@ -6,9 +6,6 @@
 #include <type_traits>
 
 #include "base/hd.h"
-#if defined(__CUDACC__)
-#include "exec/cuda/crc32_warp.cuh"
-#endif
 
 namespace sluice {
 
@@ -57,14 +54,6 @@ struct WarpGroup {
   }
   __device__ __forceinline__ bool somewhere(bool value) const {
     return __any_sync(kAll, value) != 0;
-  }
-
-  // For crc32_each (net/crc32.h): a CRC-32 of so many frames at once, each held by 32 / kCrc32Frames neighbours, all of
-  // which get its register. A frame of less than kCrc32Least bytes is left out.
-  static constexpr uint32_t kCrc32Frames = 8;
-  static constexpr uint32_t kCrc32Least = 4;
-  __device__ __noinline__ uint32_t crc32(Crc32Mode mode, const uint8_t* data, uint32_t bytes, uint32_t start) const {
-    return cuda_crc::eight_frames(mode, data, bytes, start);
   }
 
  private:

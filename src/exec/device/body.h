@@ -16,10 +16,7 @@ struct Walker {
   uint32_t visited = 0;
   uint8_t path = kPathDropped;
   uint8_t output = 0;
-  uint32_t tail = 0;             // frame records: what a stage appended, 4 bytes
-  int32_t first = 0;             // header records: the packet's first byte as it came
-  uint8_t moves = 0;             // stages met so far that may move the extent
-  uint32_t lengths[kMaxStages];  // the packet's length after each of them: byte counters go by it
+  uint32_t tail = 0;  // frame records: what a stage appended, 4 bytes
 };
 
 namespace device_detail {
@@ -59,7 +56,6 @@ SLUICE_HD uint8_t run_stage_alone(const StageSlot& slot, Packet& p) {
 SLUICE_HD void take_output(const DeviceProgram& program, const StageSlot& slot, uint32_t s, uint8_t output, Walker& w) {
   w.visited |= 1u << (s - program.begin);
   w.output = output;
-  if (slot.moves_extent != 0) w.lengths[w.moves++] = w.packet.length();
   w.path = program.wide != 0 ? static_cast<uint8_t>(kPathExit) : slot.next[output & 15];
 }
 
@@ -74,42 +70,16 @@ SLUICE_HD void walk_alone(const DeviceProgram& program, Walker& w) {
 
 // -- records ----------------------------------------------------------------------------------------------------------
 
-// Fills the walker from a record's words. `bytes` is scratch of kHeadroom + kRecordRegion + kTailroom bytes for the
-// frame of a header record: what the record does not carry of it stays as it is.
-SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const Word* in, uint8_t* bytes, Walker& w) {
+// Fills the walker from the words of a kKey4 or kKey6 record.
+SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const Word* in, Walker& w) {
   w.packet = Packet{};
   w.visited = 0;
   w.output = 0;
-  w.moves = 0;
   w.path = program.begin;
   if (kind == RecordKind::kKey4) {
     w.packet.key = unpack_key4(in[0]);
-    return;
-  }
-  PayloadReader reader(in);
-  if (kind == RecordKind::kKey6) {
-    reader.get(&w.packet.key, kKeyBytes);
-    return;
-  }
-  RegisterRecord r;
-  reader.get(&r, sizeof r);
-  memcpy(&w.packet.data, &r.extent, sizeof(Extent));
-  memcpy(&w.packet.rule, &r.annotation, sizeof(Annotation));
-  w.path = r.path;
-  if (kind == RecordKind::kAddress) {
-    uint64_t frame;
-    reader.get(&frame, sizeof frame);
-    w.packet.frame = reinterpret_cast<uint8_t*>(frame);
-  }
-  if (program.shape.key_in != 0) reader.get(&w.packet.key, kKeyBytes);
-  if (kind == RecordKind::kHeader) {
-    const RecordShape& shape = program.shape;
-    w.first = w.packet.data;
-    w.packet.frame = bytes + kHeadroom;
-    // What is in front goes back whether or not a stage pushed into it: never another packet's bytes.
-    memset(w.packet.frame + out_from(shape, w.first) - shape.front, 0, shape.front);
-    uint8_t* const to = w.packet.frame + in_from(shape, w.first);
-    for (const ByteRange& range : shape.in) reader.get(to + range.from, range.size());
+  } else {
+    PayloadReader(in).get(&w.packet.key, kKeyBytes);
   }
 }
 
@@ -120,7 +90,6 @@ SLUICE_HD void read_destination(const DeviceProgram& program, const Word& in, ui
   w.packet.key.dst_lo = in.w[i];
   w.visited = 0;
   w.output = 0;
-  w.moves = 0;
   w.path = program.begin;
 }
 
@@ -141,39 +110,8 @@ SLUICE_HD uint64_t route_result(const DeviceProgram& program, const Word& in, ui
   return result;
 }
 
-// Whether more was pushed in front of a header record's frame than comes back.
-SLUICE_HD bool is_redone(const RecordShape& shape, const Walker& w) {
-  return w.packet.data < out_from(shape, w.first) - shape.front;
-}
-// Calls store(index, word) for each word of the result of a header or address record, in order.
-template <typename Store>
-SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const Walker& w, uint32_t tag,
-                            Store&& store) {
-  RegisterRecord r;
-  memcpy(&r.extent, &w.packet.data, sizeof(Extent));
-  memcpy(&r.annotation, &w.packet.rule, sizeof(Annotation));
-  r.visited = static_cast<uint16_t>(w.visited);
-  r.path = w.output;
-  const RecordShape& shape = program.shape;
-  r.redo = kind == RecordKind::kHeader && is_redone(shape, w) ? 1 : 0;
-  PayloadWriter writer(tag, store);
-  writer.put(&r, sizeof r);
-  for (uint32_t i = 0; i < shape.moves; ++i) {
-    const uint32_t length = i < w.moves ? w.lengths[i] : 0;
-    writer.put(&length, sizeof length);
-  }
-  if (shape.key_out != 0) writer.put(&w.packet.key, kKeyBytes);
-  if (kind == RecordKind::kHeader) {
-    const uint8_t* from = w.packet.frame + out_from(shape, w.first);
-    writer.put(from - shape.front, shape.front);
-    for (const ByteRange& range : shape.out) writer.put(from + range.from, range.size());
-  }
-  writer.finish();
-}
-
 // -- frames -----------------------------------------------------------------------------------------------------------
 
-// A fresh walker for a frame whose copy begins at `copy`.
 // Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
 // IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
 SLUICE_HD bool headers_fit_region(const uint8_t* frame, uint32_t end) {
@@ -192,7 +130,7 @@ SLUICE_HD bool headers_fit_line(const uint8_t* frame, uint32_t line) {
   return link.ether_type != kEtherTypeIpv6;
 }
 
-// A frame that is not looked at meets no stage.
+// A fresh walker for a frame whose copy begins at `copy`. A frame that is not looked at meets no stage.
 SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& record, const FrameSlots& slots,
                           uint8_t* copy, Walker& w) {
   w.packet = Packet{};
@@ -202,7 +140,6 @@ SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& recor
   w.packet.l4 = 0xffff;
   w.visited = 0;
   w.output = 0;
-  w.moves = 0;
   w.tail = 0;
   w.path = slots.splits(record.bytes) && !headers_fit_region(copy, record.bytes) ? kPathDropped : program.begin;
 }
@@ -236,8 +173,5 @@ SLUICE_HD uint8_t frame_net(const Walker& w) {
 SLUICE_HD FrameDetail frame_detail(const Walker& w) {
   return {w.packet.rule, w.packet.next_hop};
 }
-
-// Room for the frame of a header record: what stages may push in front and append behind included.
-inline constexpr uint32_t kRecordScratch = static_cast<uint32_t>(kHeadroom) + kRecordRegion + kTailroom;
 
 }  // namespace sluice

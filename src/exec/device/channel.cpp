@@ -22,8 +22,6 @@ Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordSha
                                                  const ChannelOptions& options) {
   ChannelShape shape;
   shape.record = record;
-  shape.words_in = words_in(record);
-  shape.words_out = words_out(record);
   shape.capacity = std::bit_ceil(std::max(options.records, RingDriver::kLanes));
   std::unique_ptr<Channel> channel(new Channel(device, shape, options));
   // Frames lie beside their records: resident kernels take whole flights of them.
@@ -190,8 +188,7 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
   stats_.bytes_out += shape_.results_bytes(flight.count);
   if (!flight.ring) {
     if (!pool.frames_there) stats_.bytes_in += pool.bytes;
-    if (pool.back && !pool.stays)
-      stats_.bytes_out += pool.slots.head != 0 ? uint64_t{flight.count} * pool.slots.head : pool.bytes;
+    if (!pool.stays) stats_.bytes_out += pool.slots.head != 0 ? uint64_t{flight.count} * pool.slots.head : pool.bytes;
   }
   if (options_.mode == DeviceMode::kAdaptive) adapt(flight);
   if (flight.ring) {
@@ -241,7 +238,7 @@ bool Channel::beating(uint64_t now) {
   return now - beat_ns_ < options_.watchdog_ns;
 }
 
-// How many leading results of a flight of keys are there. The flight's places are one run, or two where it wraps.
+// How many leading results of a flight by the ring are there. The flight's places are one run, or two where it wraps.
 uint32_t Channel::ready_keys(const Flight& flight) {
   const auto* out = reinterpret_cast<const uint64_t*>(flight.out);
   uint32_t i = flight.ready;
@@ -258,17 +255,8 @@ uint32_t Channel::ready_keys(const Flight& flight) {
 void Channel::poll(Flight& flight) {
   if (flight.failed || flight.ready == flight.count) return;
   const uint32_t before = flight.ready;
-  if (flight.ring && flight.words_out == 0) {
+  if (flight.ring) {
     flight.ready = ready_keys(flight);
-  } else if (flight.ring) {
-    for (; flight.ready < flight.count; ++flight.ready) {
-      const Word* result = flight.result(flight.ready);
-      const uint32_t tag = flight.tag(flight.ready);
-      bool all = true;
-      // The last word first: it is the one that is most often missing.
-      for (uint32_t w = flight.words_out; all && w-- > 0;) all = word_tag(HostWords::load(result + w)) == tag;
-      if (!all) break;
-    }
   } else {
     auto done = slabs_->done(flight.slab);
     if (!done) {

@@ -38,18 +38,11 @@ struct Flight {
   Flight() = default;
   // For up to `most` records of `shape` and the generation of parity `of`. Where they lie is still to be said.
   Flight(const ChannelShape& shape, uint32_t most, uint32_t of, uint64_t now)
-      : words_in(shape.words_in),
-        words_out(shape.words_out),
-        bytes_out(static_cast<uint32_t>(shape.result_bytes())),
-        limit(most),
-        parity(static_cast<uint8_t>(of)),
-        opened_ns(now) {}
+      : words_in(shape.words_in()), limit(most), parity(static_cast<uint8_t>(of)), opened_ns(now) {}
 
   Word* in = nullptr;
   const std::byte* out = nullptr;
   uint32_t words_in = 0;
-  uint32_t words_out = 0;  // 0: keys
-  uint32_t bytes_out = 0;
   uint32_t count = 0;  // records written
   uint32_t limit = 0;  // at most so many
   uint64_t first = 0;  // serial of record 0
@@ -72,7 +65,6 @@ struct Flight {
   uint32_t place(uint32_t i) const { return static_cast<uint32_t>(first + i) & mask; }
   uint32_t tag(uint32_t i) const { return make_tag(lap0 + ((first + i) >> shift), parity); }
   Word* record(uint32_t i) const { return in + size_t{place(i)} * words_in; }
-  const Word* result(uint32_t i) const { return reinterpret_cast<const Word*>(out + size_t{place(i)} * bytes_out); }
   // Memory of the flight's own: record i lies at place i, all in lap `lap`.
   void on_slab(uint32_t number, Word* records, const void* results, uint64_t lap) {
     slab = number;

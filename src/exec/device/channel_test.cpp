@@ -26,10 +26,8 @@ TEST(Flight, TheWindowHasEveryRecord) {
   const bool holds = rc::check([] {
     ChannelShape shape;
     shape.record.kind = *rc::gen::element(RecordKind::kKey4, RecordKind::kKey6);
-    shape.words_in = words_in(shape.record);
-    shape.words_out = words_out(shape.record);
     shape.capacity = *rc::gen::element(32u, 64u, 256u);
-    const size_t bytes = size_t{shape.capacity} * shape.words_in * sizeof(Word);
+    const size_t bytes = size_t{shape.capacity} * shape.words_in() * sizeof(Word);
     auto in = Buffer::allocate(bytes), window = Buffer::allocate(bytes);
     RC_ASSERT(in.ok() && window.ok());
     uint64_t head = *rc::gen::inRange<uint64_t>(0, 1000);
@@ -47,10 +45,10 @@ TEST(Flight, TheWindowHasEveryRecord) {
       for (const uint32_t piece : pieces) {
         const uint32_t n = std::min(piece, flight.limit - flight.count);
         const auto how = *rc::gen::inRange(0, 3);
-        if (shape.words_in == 1 && how == 0) {
+        if (shape.words_in() == 1 && how == 0) {
           std::vector<Word> words(n, Word{{*rc::gen::arbitrary<uint32_t>(), 2, 3, 4}});
           flight.put_words(words.data(), n);
-        } else if (shape.words_in == 1 && how == 1) {
+        } else if (shape.words_in() == 1 && how == 1) {
           std::vector<uint32_t> columns[4];
           for (auto& column : columns) column.assign(n, *rc::gen::inRange(0u, 1u << 25));
           flight.put_keys(columns[0].data(), columns[1].data(), columns[2].data(), columns[3].data(), n);
@@ -64,15 +62,15 @@ TEST(Flight, TheWindowHasEveryRecord) {
         }
         // What went was whole lines, in order: the first records are there.
         for (uint32_t i = 0; i < flight.pushed; ++i) {
-          RC_ASSERT(std::memcmp(window->data() + size_t{flight.place(i)} * shape.words_in * sizeof(Word),
-                                flight.record(i), shape.words_in * sizeof(Word)) == 0);
+          RC_ASSERT(std::memcmp(window->data() + size_t{flight.place(i)} * shape.words_in() * sizeof(Word),
+                                flight.record(i), shape.words_in() * sizeof(Word)) == 0);
         }
       }
       flight.push(true);
       RC_ASSERT(flight.pushed == flight.count);
       RC_ASSERT(std::memcmp(window->data(), in->data(), bytes) == 0);
       // A line goes once for its records and once more for each piece that shares it at most.
-      const size_t lines = size_t{flight.count} * shape.words_in / kLineWords;
+      const size_t lines = size_t{flight.count} * shape.words_in() / kLineWords;
       RC_ASSERT(Lines::copied <= lines + 2 * pieces.size() + 3);
       head += flight.count;
     }
@@ -82,7 +80,6 @@ TEST(Flight, TheWindowHasEveryRecord) {
 
 TEST(Flight, MemoryWithoutAWindowIsLeftAlone) {
   ChannelShape shape;
-  shape.words_in = 1;
   shape.capacity = 32;
   std::vector<Word> in(32);
   Flight flight(shape, 32, 0, 0);

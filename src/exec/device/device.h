@@ -31,8 +31,8 @@ enum class Transport : uint8_t {
   kStaged,    // pinned slabs, one copy in and one copy out around each kernel
   kZeroCopy,  // the kernel reads and writes mapped pinned memory
   kTagged,    // the ring of persistent mode
-  kCommList,  // records are addresses of frames, which lie in mapped host memory
-  kCommPool,  // the same over a copy of the frames in device memory
+  kCommList,  // frames are read where batches have them, in mapped host memory
+  kCommPool,  // frames are gathered and copied to device memory
 };
 
 inline const char* to_string(DeviceMode mode) {
@@ -89,12 +89,10 @@ enum class MemorySpace : uint8_t {
 // How many records, of what shape, one slab or ring holds.
 struct ChannelShape {
   RecordShape record;
-  uint32_t capacity = 0;   // records; a power of two
-  uint32_t words_in = 0;   // of one record
-  uint32_t words_out = 0;  // 0 for keys and frames, whose results are 64-bit words
+  uint32_t capacity = 0;  // records; a power of two
 
-  size_t record_bytes() const { return bytes_in(record); }
-  size_t result_bytes() const { return bytes_out(record); }
+  uint32_t words_in() const { return sluice::words_in(record.kind); }
+  size_t record_bytes() const { return bytes_in(record.kind); }
   // Of all of them, and what follows them.
   size_t results_bytes(uint32_t count) const { return sluice::results_bytes(record, count); }
 };
@@ -110,14 +108,13 @@ class SlabDriver {
   // Slab `slab`'s words as the host sees them. They stay where they are for the driver's life.
   virtual Word* in(uint32_t slab) = 0;
   virtual const void* out(uint32_t slab) = 0;
-  // Starts `count` records of a slab. `program` is copied. `pool`: host range that kCommPool copies in before and out
-  // after (empty otherwise). Errors: the device failed.
+  // Starts `count` records of a slab. `program` is copied. `pool`: of frame records, where the frames lie (empty
+  // otherwise). With kCommPool they are copied to `device` first. Errors: the device failed.
   struct Range {
     std::byte* host = nullptr;
     size_t bytes = 0;
     void* device = nullptr;
-    bool back = true;  // kernels change it
-    // Of frame records: where the frames come back to, and how they lie there. FrameRecord::at counts from `first`.
+    // Where the frames come back to, and how they lie there. FrameRecord::at counts from `first`.
     // With FrameSlots::apart `host` is the memory that they lie in, of which they are `bytes`. With FrameSlots::head,
     // `heads` is where heads come to, record by record.
     std::byte* to = nullptr;
@@ -213,7 +210,7 @@ class RingDriver {
   static constexpr uint32_t kLanes = 32;
   virtual ~RingDriver() = default;
   virtual Word* in() = 0;         // capacity x words_in, 64-byte aligned
-  virtual const void* out() = 0;  // capacity x result_bytes()
+  virtual const void* out() = 0;  // capacity x kResultBytes
   virtual RecordWindow window() { return {}; }
   virtual RingControl* control() = 0;
   // control()'s orders have changed.

@@ -210,15 +210,9 @@ Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
   return {};
 }
 
-// Whether frames are copied to a pool on the device. Rings have no copies around them: their records name host memory.
+// Whether frames are copied to a pool on the device.
 bool DeviceSet::pooled() const {
   return options_.pooled();
-}
-
-// Whether some segment's records are addresses.
-bool DeviceSet::addresses() const {
-  return std::any_of(offloads_.begin(), offloads_.end(),
-                     [](const Offload& o) { return o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress; });
 }
 
 // Whether some segment's packets cross as frames.
@@ -244,16 +238,14 @@ bool DeviceSet::chunks_stay() const {
   return options_.frames_there && counts_only_ && takes_lent();
 }
 
-// Room for the frames of each flight, on both sides, where some segment's records are addresses.
+// Room for the frames of each flight, on both sides where they are copied.
 Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options, uint32_t batch,
                                    WorkerDevice& worker) {
-  const bool whole = frames();
-  if (!whole && (!pooled() || !addresses())) return {};
+  if (!frames()) return {};
   // A batch of usual frames fits; what does not stays on the host.
   // Of frames that are listed or copied heads come back, beside those that move.
-  const size_t frame =
+  const size_t each =
       kFrameMostRoom + (pooled() ? kFrameMostRoom : 0) + (pooled() || worker.lists || sums() ? kFrameEdited : 0);
-  const size_t each = std::max(whole ? frame : 0, pooled() && addresses() ? size_t{2048} : 0);
   const size_t bytes = (size_t{1} << 16) + size_t{batch} * each;
   for (uint32_t f = 0; f < options.flights; ++f) {
     auto host = device.allocate(MemorySpace::kStaging, bytes);
@@ -316,7 +308,7 @@ void DeviceSet::make_resident(Snapshot& snapshot, Publisher& publisher, Workers 
 
 void DeviceSet::pin(std::span<std::byte> frames) {
   const bool listed = this->frames() && (options_.transport == Transport::kCommList || sums());
-  if (frames.empty() || !(takes_lent() || listed || (addresses() && !pooled()))) return;
+  if (frames.empty() || !(takes_lent() || listed)) return;
   for (auto& state : devices_) {
     // Its frames stay on the host then.
     if (auto ok = pin_on(*state, frames); !ok) {

@@ -37,7 +37,7 @@ class DeviceSet {
 
   // Puts a generation into the memory of every device before it becomes current.
   void make_resident(Snapshot& snapshot, Publisher& publisher, Workers workers);
-  // Lets devices reach the frames of a batch, or a pool of them, where some segment's records are addresses.
+  // Lets devices reach the memory of a batch, where some segment's frames are read or written there.
   void pin(std::span<std::byte> frames);
   // Whether every packet that comes in crosses as a frame, so that it may stay in its source's memory until then; and
   // whether that memory, which is only read, can be reached. A copy of its records lies on every device then.
@@ -69,7 +69,6 @@ class DeviceSet {
   Result<void> open_channels(uint32_t batch, Workers workers);
   Result<void> open_pools(Device& device, const ChannelOptions& options, uint32_t batch, WorkerDevice& worker);
   bool pooled() const;
-  bool addresses() const;
   bool frames() const;
   bool sums() const;
   Result<void> pin_on(State& state, std::span<std::byte> frames);

@@ -14,7 +14,6 @@ constexpr uint32_t kCapacity = 64;
 
 Flight flight_at(uint64_t first, Word* in, const void* out) {
   ChannelShape shape;
-  shape.words_in = 1;
   Flight f(shape, kCapacity, 1, 0);
   f.ring = true;
   f.in = in;

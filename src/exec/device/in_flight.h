@@ -47,13 +47,12 @@ class PinnedRanges {
   std::vector<Range> ranges_;
 };
 
-// Frames of one flight (a batch in flight to the device): gathered by the host, copied to the device and back in one
-// piece each way.
+// Frames of one flight (a batch in flight to the device): gathered by the host, and copied to the device in one piece
+// where they have memory there.
 struct FlightFrames {
   std::shared_ptr<DeviceBlob> host, device;
   std::shared_ptr<DeviceBlob>
-      stays;  // where what becomes of frames stays, in the device's memory; nullptr: it comes back
-  uint32_t used = 0;
+      stays;              // where what becomes of frames stays, in the device's memory; nullptr: it comes back
   bool given_up = false;  // with frames in it: the device may still read and write there
 };
 
@@ -67,9 +66,9 @@ struct WorkerDevice {
   bool copies_runs = false;  // it gets all batches of a source, so that frames of several may cross at a time (LentRun)
   // Outlive the channels, by which the device is waited for.
   std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
-  std::vector<FlightFrames> pools;                        // one per flight; none: frames are accessed in place
+  std::vector<FlightFrames> pools;                        // one per flight; none: no frames cross
   bool lists = false;  // frames that do not lie packed are read where they lie, and not gathered
-  std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
+  std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or frames
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
   uint32_t flights = 1;                                // batches at a time
 };
@@ -86,25 +85,7 @@ struct InFlight {
   uint32_t fast = 0;
   std::vector<uint32_t> lengths, ip_bytes, hops;
   FastKept fast_from(uint32_t i) { return {&rows[i], &lengths[i], &ip_bytes[i], &hops[i]}; }
-  // Address records of frames that are edited where they lie: by record, bytes [first, end) of the frame as they
-  // were, at kept_bytes[at].
-  struct Kept {
-    uint32_t at;
-    int32_t first;
-    uint32_t end;
-  };
-  std::vector<Kept> kept;
-  std::vector<uint8_t> kept_bytes;  // grows; kept_used are in use
-  uint32_t kept_used = 0;
-  uint8_t* own = nullptr;        // after it was given up: where the next frame is copied to; nullptr: there is no room
-  FlightFrames* pool = nullptr;  // what frames, and those that address records name, are gathered in; nullptr: none are
-  // Of address records: whether they are, and copied. Where another segment's frames alone are gathered they are not.
-  bool pooled_frames() const { return pool != nullptr && pool->device != nullptr; }
-  // By record: where in the pool the frame's byte 0 is or would be, and which bytes of the frame went.
-  struct Pooled {
-    int32_t at, first, end;
-  };
-  std::vector<Pooled> pooled;
+  FlightFrames* pool = nullptr;  // what frames are gathered in; nullptr: no segment's cross
   // Frame records: whether the frames lie in their source's memory, and how they lie in the flight's.
   bool lent = false;
   bool listed = false;  // they lie where the batch has them, and heads come back (put_listed)

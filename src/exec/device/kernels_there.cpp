@@ -34,8 +34,6 @@ bool has_code(RecordKind kind, uint16_t stage) {
       return kStagesOf<RecordKind::kKey6>[stage];
     case RecordKind::kRoute4:
       return kStagesOf<RecordKind::kRoute4>[stage];
-    case RecordKind::kHeader:
-    case RecordKind::kAddress:
     case RecordKind::kFrame:
       return true;
   }
@@ -64,10 +62,11 @@ Result<void> check_program(RecordKind kind, const DeviceProgram& program) {
   }
   const bool elsewhere = program.memory != TableMemory::kGlobal;
   const bool sums = kind == RecordKind::kFrame && program.shape.sums != 0;
-  if (elsewhere && (kind == RecordKind::kHeader || kind == RecordKind::kAddress || sums)) {
-    return Error(fmt::format("tables in {} memory: kernels that take {} records{} read global memory alone",
-                             to_string(program.memory), to_string(kind), sums ? " and sum them" : ""),
-                 "use --records key or frame, or --table-memory global");
+  if (elsewhere && sums) {
+    return Error(
+        fmt::format("tables in {} memory: kernels that take frame records and sum them read global memory alone",
+                    to_string(program.memory)),
+        "use --table-memory global");
   }
   return {};
 }
@@ -75,11 +74,6 @@ Result<void> check_program(RecordKind kind, const DeviceProgram& program) {
 Result<void> check_shape(const ChannelShape& shape) {
   if (shape.capacity < 32 || (shape.capacity & (shape.capacity - 1)) != 0) {
     return Error(fmt::format("a channel of {} records: it must be a power of two, at least 32", shape.capacity));
-  }
-  if (shape.words_in != words_in(shape.record) || shape.words_out != words_out(shape.record)) {
-    return Error(fmt::format("a channel of {} records with {} words in and {} out: the record has {} and {}",
-                             to_string(shape.record.kind), shape.words_in, shape.words_out, words_in(shape.record),
-                             words_out(shape.record)));
   }
   return {};
 }

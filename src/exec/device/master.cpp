@@ -48,8 +48,8 @@ class MasteredChannel final : public RecordChannel {
         options_(options),
         slots_(options.flights) {
     for (Slot& slot : slots_) {
-      slot.in.resize(size_t{options.records} * shape.words_in);
-      slot.out.resize((size_t{options.records} * shape.result_bytes() + sizeof(Word) - 1) / sizeof(Word));
+      slot.in.resize(size_t{options.records} * shape.words_in());
+      slot.out.resize(options.records);
     }
   }
 
@@ -73,7 +73,7 @@ class MasteredChannel final : public RecordChannel {
     return false;
   }
 
-  void submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool) override {
+  void submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range&) override {
     flight.submitted_ns = now_ns();
     stats_.fill.record(flight.submitted_ns - flight.opened_ns);
     ++stats_.flights;
@@ -82,7 +82,6 @@ class MasteredChannel final : public RecordChannel {
     Slot& slot = slots_[flight.slab];
     slot.flight = flight;
     slot.program = &program;
-    slot.pool = pool;
     master_.hand_over(worker_, {this, flight.slab});
   }
 
@@ -115,11 +114,11 @@ class MasteredChannel final : public RecordChannel {
 
   struct Slot {
     bool busy = false;  // the worker's
-    std::vector<Word> in, out;
+    std::vector<Word> in;
+    std::vector<uint64_t> out;
     // From `submit` until the last result is ready, or it failed, these are the master's to read.
     Flight flight;
     const DeviceProgram* program = nullptr;
-    SlabDriver::Range pool;
     // The master writes.
     alignas(64) std::atomic<uint32_t> ready{0};
     std::atomic<bool> failed{false};
@@ -292,10 +291,9 @@ bool MasterThread::gather(Line& line) {
     const MasteredChannel::Slot& first = *line.waiting[0];
     uint32_t limit = first.flight.limit;
     size_t parts = 1;
-    for (; parts < line.waiting.size() && first.pool.host == nullptr; ++parts) {
+    for (; parts < line.waiting.size(); ++parts) {
       const MasteredChannel::Slot& next = *line.waiting[parts];
-      if (next.program != first.program || next.flight.parity != first.flight.parity || next.pool.host != nullptr)
-        break;
+      if (next.program != first.program || next.flight.parity != first.flight.parity) break;
       if (limit + next.flight.limit > line.options.records) break;
       limit += next.flight.limit;
     }
@@ -308,7 +306,6 @@ bool MasterThread::gather(Line& line) {
     air.parts.clear();
     air.copied = air.part = air.part_begin = 0;
     const DeviceProgram& program = *first.program;
-    const SlabDriver::Range pool = first.pool;
     for (size_t p = 0; p < parts; ++p) {
       MasteredChannel::Slot& slot = *line.waiting[0];
       line.waiting.pop();
@@ -325,7 +322,7 @@ bool MasterThread::gather(Line& line) {
         ++flight.count;
       }
     }
-    channel.submit(flight, program, pool);
+    channel.submit(flight, program);
     air.flight = flight;
     any = true;
   }
@@ -339,18 +336,11 @@ bool MasterThread::poll(Line& line) {
     Line::Air& air = line.air[i];
     Flight& flight = air.flight;
     line.channel->poll(flight);
-    const size_t bytes = flight.bytes_out;
     while (air.copied < flight.ready) {
       const Line::Part& part = air.parts[air.part];
       const uint32_t end = std::min(flight.ready, air.part_begin + part.count);
-      auto* to = reinterpret_cast<std::byte*>(part.slot->out.data()) + (air.copied - air.part_begin) * bytes;
-      for (; air.copied < end; ++air.copied, to += bytes) {
-        const auto* from = reinterpret_cast<const uint64_t*>(flight.result(air.copied));
-        for (size_t at = 0; at < bytes / 8; ++at) {
-          const uint64_t word = HostWords::load64(from + at);
-          std::memcpy(to + at * 8, &word, 8);
-        }
-      }
+      uint64_t* to = part.slot->out.data() + (air.copied - air.part_begin);
+      for (; air.copied < end; ++air.copied) *to++ = flight.key_result(air.copied);
       any = true;
       part.slot->ready.store(air.copied - air.part_begin, std::memory_order_release);
       if (air.copied == air.part_begin + part.count) {

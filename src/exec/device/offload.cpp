@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
-#include <optional>
 
 namespace sluice {
 namespace {
@@ -14,17 +12,19 @@ namespace {
 // What a stage puts in front of a packet, it writes and moves the first byte to.
 constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
 
-// What a key record can bring and its result can take back.
+// What a key record can bring and its result can take back. A destination that a stage writes beside a next hop is that
+// hop's gateway (IPLookup), which the host finds by it.
 constexpr FieldMask kKeyReads = kFieldKey | kFieldDestination;
 constexpr FieldMask kKeyWrites = kFieldRule | kFieldMark | kFieldNextHop | kFieldReason;
+constexpr FieldMask kGateway = kFieldNextHop | kFieldDestination;
 constexpr FieldMask kLookups = kFieldRule | kFieldNextHop;
 constexpr FieldMask kKeyFields = kFieldKey | kFieldDestination;
-// Whoever writes one of these leaves another key, or a packet whose key has to stay with it.
+// Whoever writes one of these leaves another key, or another place for the network header.
 constexpr FieldMask kParsed = kKeyFields | kFieldL3;
 
 // Whether the first `end` stages of a segment need the key of some packet that enters it: packets enter at several
-// stages, and branch, so that they may miss the stage that writes one. `comes_back`: it has to be there at their exits.
-bool needs_key(const Program& program, const PlanNode& node, const Router& router, unsigned end, bool comes_back) {
+// stages, and branch, so that they may miss the stage that writes one.
+bool needs_key(const Program& program, const PlanNode& node, const Router& router, unsigned end) {
   bool written[kMaxStages];  // on every way to the stage
   std::fill(std::begin(written), std::end(written), true);
   for (const uint8_t entry : node.entries) written[entry] = false;
@@ -35,11 +35,7 @@ bool needs_key(const Program& program, const PlanNode& node, const Router& route
     const bool there = written[s] || (t.writes & kFieldKey) != 0;
     for (unsigned out = 0; out < program.stages[s].outputs; ++out) {
       const uint8_t next = node.wide ? kPathExit : program.stages[s].next[out & 15];
-      if (next < end) {
-        written[next] = written[next] && there;
-      } else if (next != kPathDropped && comes_back && !there) {
-        return true;
-      }
+      if (next < end) written[next] = written[next] && there;
     }
   }
   return false;
@@ -58,7 +54,11 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
     unsigned marking = 0;
     for (; end < node.elements.size() && end - begin < kMaxKeyStages; ++end) {
       const StageTraits t = router.elements[node.elements[end]]->stage_traits();
-      if (!t.on_keys || (t.reads & ~kKeyReads) != 0 || (t.writes & ~kKeyWrites) != 0) break;
+      const bool gateway = (t.writes & kGateway) == kGateway;
+      if (!t.on_keys || (t.reads & ~kKeyReads) != 0) break;
+      if ((t.writes & ~(kKeyWrites | (gateway ? kFieldDestination : 0))) != 0) break;
+      // The next hop that comes back has to be the one of the gateway.
+      if ((writes & kFieldDestination) != 0 && (t.writes & kFieldNextHop) != 0) break;
       if (one_list && (writes & t.writes & kFieldRule) != 0) break;
       writes |= t.writes;
       if ((t.writes & kFieldMark) != 0) ++marking;
@@ -79,171 +79,6 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
   return o;
 }
 
-// Whether a stage of a segment uncovers bytes in front of a frame that the segment has not taken off itself, on some
-// way to it: such bytes may be stale in a record. Returns that stage, or the number of stages.
-size_t uncovers(const Program& program, const PlanNode& node, const Router& router) {
-  // What every packet that comes to a stage has had taken off.
-  int64_t off[kMaxStages];
-  std::fill(std::begin(off), std::end(off), std::numeric_limits<int64_t>::max());
-  for (const uint8_t entry : node.entries) off[entry] = 0;
-  for (size_t s = 0; s < node.elements.size(); ++s) {
-    const StageTraits t = router.elements[node.elements[s]]->stage_traits();
-    if (off[s] == std::numeric_limits<int64_t>::max()) continue;
-    int64_t behind = off[s] + t.moves_by;
-    if (t.frame == FrameUse::kInFront && behind < 0) return s;
-    // What else moves the first byte writes bytes there (frame_use_test.cpp).
-    if ((t.writes & kPushes) == kPushes) behind = 0;
-    for (unsigned out = 0; out < program.stages[s].outputs; ++out) {
-      const uint8_t next = node.wide ? kPathExit : program.stages[s].next[out & 15];
-      if (next < node.elements.size()) off[next] = std::min(off[next], behind);
-    }
-  }
-  return node.elements.size();
-}
-
-// The bytes of a frame that stages of a segment touch, counted from the first byte with which a packet comes to the
-// segment. Nothing: they depend on the packet, or on the way that it takes.
-struct TouchedBytes {
-  std::optional<ByteRanges> all = ByteRanges{};  // read or written
-  std::optional<ByteRanges> written = ByteRanges{};
-};
-
-TouchedBytes touched_bytes(const Program& program, const PlanNode& node, const Router& router, unsigned end) {
-  TouchedBytes touched;
-  // What every packet that comes to a stage has had taken off, as far as that is one number.
-  struct Off {
-    bool met = false;
-    std::optional<int32_t> bytes;
-  };
-  Off off[kMaxStages];
-  for (const uint8_t entry : node.entries) off[entry] = {true, 0};
-  for (unsigned s = 0; s < end; ++s) {
-    if (!off[s].met) continue;
-    const StageTraits t = router.elements[node.elements[s]]->stage_traits();
-    const std::optional<ByteRanges> bytes = t.frame == FrameUse::kNone ? ByteRanges{} : t.bytes;
-    const bool known = bytes && (bytes->empty() || off[s].bytes);
-    const auto add = [&](std::optional<ByteRanges>& to) {
-      if (!known) to.reset();
-      if (!to) return;
-      for (const ByteRange& r : *bytes) to->add({*off[s].bytes + r.from, *off[s].bytes + r.to});
-    };
-    add(touched.all);
-    if ((t.writes & kFieldFrame) != 0) add(touched.written);
-    Off behind = off[s];
-    if ((t.writes & kPushes) == kPushes) behind.bytes.reset();
-    if (behind.bytes) *behind.bytes += t.moves_by;
-    for (unsigned out = 0; out < program.stages[s].outputs; ++out) {
-      const uint8_t next = node.wide ? kPathExit : program.stages[s].next[out & 15];
-      if (next >= end) continue;
-      off[next] = {true, !off[next].met || off[next].bytes == behind.bytes ? behind.bytes : std::nullopt};
-    }
-  }
-  return touched;
-}
-
-// Those at the packet's first byte and behind it.
-ByteRanges from_first(const ByteRanges& ranges) {
-  ByteRanges all;
-  for (const ByteRange& r : ranges) all.add({std::max(r.from, 0), r.to});
-  return all;
-}
-
-// What of a frame crosses with a header or address record: less than all that a packet may need, where the stages'
-// bytes are the same for every packet.
-void set_ranges(const TouchedBytes& touched, bool pushes, Offload& o) {
-  RecordShape& shape = o.shape;
-  const auto fits = [&](const std::optional<ByteRanges>& ranges) {
-    return ranges && (shape.kind == RecordKind::kAddress || ranges->span().to <= int32_t{kRecordRegion});
-  };
-  if (fits(touched.all)) {
-    o.whole_frames = false;
-    shape.in_by_packet = 1;
-    if (shape.kind == RecordKind::kHeader) {
-      shape.in = from_first(*touched.all);
-    } else {
-      // One piece, since a record has one address, and whole units of a copy.
-      const ByteRange span = touched.all->span();
-      shape.in = ByteRanges{{span.from & ~15, (span.to + 15) & ~15}};
-    }
-  }
-  bool in_front = pushes;
-  if (!o.writes_frame) {
-    shape.out = {};
-  } else if (fits(touched.written)) {
-    o.edits_anywhere = false;
-    shape.out_by_packet = 1;
-    in_front = touched.written->span().from < 0;
-    shape.out = shape.kind == RecordKind::kHeader ? from_first(*touched.written) : *touched.written;
-  }
-  if (!in_front) shape.front = 0;
-}
-
-Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, RecordKind kind, bool one_list) {
-  Offload o;
-  o.shape.kind = kind;
-  FieldMask written = 0;
-  bool past_headers = false, pushes = false;
-  std::string anywhere;  // the first stage that may read past the headers
-  const Program& program = plan.programs[node.program];
-  const size_t uncovering = uncovers(program, node, router);
-  for (unsigned e : node.elements) {
-    const Element& element = *router.elements[e];
-    const StageTraits t = element.stage_traits();
-    if (one_list && (written & t.writes & kFieldRule) != 0) break;
-    ++o.end;
-    written |= t.writes;
-    past_headers |= t.frame == FrameUse::kPayload;
-    // What a sum is appended to may end where bytes of the frame were.
-    o.edits_anywhere |= t.frame == FrameUse::kPayload && (t.writes & kFieldFrame) != 0 && o.shape.moves != 0;
-    if (t.frame == FrameUse::kAnywhere && !o.whole_frames) {
-      o.whole_frames = true;
-      anywhere = element.name;
-    }
-    if (o.end > uncovering) {
-      o.why = fmt::format("{} uncovers bytes before the frame", element.name);
-      return o;
-    }
-    // What was pushed there and stripped again does not come back with a record.
-    if (plan.shows_headroom && (t.writes & kPushes) == kPushes) {
-      o.why = fmt::format("what {} puts in front of frames may be uncovered again", element.name);
-      return o;
-    }
-    if ((t.writes & kFieldExtent) != 0) ++o.shape.moves;
-    pushes |= (t.writes & kPushes) == kPushes;
-  }
-  if (past_headers && kind == RecordKind::kHeader) {
-    o.why = "a stage reads whole frames: address records only";
-    return o;
-  }
-  o.on_device = true;
-  o.edits_anywhere |= o.whole_frames;
-  if (kind == RecordKind::kAddress) o.whole_frames |= past_headers;
-  o.writes = written;
-  o.writes_frame = (written & kFieldFrame) != 0;
-  set_ranges(touched_bytes(program, node, router, o.end), pushes, o);
-  o.shape.key_out = (written & kParsed) != 0 ? 1 : 0;
-  o.shape.key_in = needs_key(program, node, router, o.end, o.shape.key_out != 0) ? 1 : 0;
-  o.why = kind == RecordKind::kHeader ? "headers are sent" : "frames stay where they are, addresses are sent";
-  if (kind == RecordKind::kHeader && o.shape.in_by_packet != 0) {
-    o.stays = fmt::format(
-        "frames of every length; packets that begin in front of their frame, or of which more than {} bytes were "
-        "stripped, stay on the host",
-        int32_t{kRecordRegion} - o.shape.in.span().to);
-  } else if (kind == RecordKind::kHeader && o.whole_frames) {
-    o.stays = fmt::format(
-        "frames of up to {} bytes ({} with FCS) on the device, longer ones on the host: {} may read anywhere in a "
-        "frame "
-        "(--records address: all on the device)",
-        kRecordRegion, kRecordRegion + 4, anywhere);
-  } else if (kind == RecordKind::kHeader) {
-    o.stays = fmt::format(
-        "frames of over {} bytes go by their first {}, but stay on the host where IPv6 extension headers follow or "
-        "something was stripped",
-        kRecordRegion, kRecordRegion);
-  }
-  return o;
-}
-
 // Whether what leaves a segment by exit `x` as frames may go on to an element that takes batches in order: it looks at
 // lengths and registers alone, as does what follows it, and the registers that a stage has written come back.
 bool orders_frames(const Plan& plan, const PlanNode& node, size_t x, FieldMask written) {
@@ -256,7 +91,7 @@ bool orders_frames(const Plan& plan, const PlanNode& node, size_t x, FieldMask w
 }
 
 // Whole segments, from the frame as it came to the frame as it leaves.
-Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& router, bool one_list, bool pooled) {
+Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, bool one_list, bool pooled) {
   Offload o;
   const auto not_so = [&](std::string why) {
     o.why = std::move(why);
@@ -268,15 +103,20 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
     return not_so("frames are sent where packets come from a source alone, to one stage");
   }
   const auto stages = static_cast<unsigned>(node.elements.size());
+  for (size_t s = 0; pooled && s < node.elements.size(); ++s) {
+    if (traits(s).frame == FrameUse::kPayload) {
+      return not_so(fmt::format("{} sums whole frames, and a pool has their first bytes alone",
+                                router.elements[node.elements[s]]->name));
+    }
+  }
   // A sum over whole frames may be the last stage: what it appends comes back apart. What it cuts off is counted where
   // it is the only one.
   const auto sums = [&](size_t s) {
     const StageTraits t = traits(s);
     const bool appends = (t.writes & kFieldFrame) != 0;
-    return t.frame == FrameUse::kPayload && s + 1 == node.elements.size() && (appends || s == 0) && !pooled;
+    return t.frame == FrameUse::kPayload && s + 1 == node.elements.size() && (appends || s == 0);
   };
-  if ((first.frame != FrameUse::kHeaders && !sums(0)) ||
-      needs_key(plan.programs[node.program], node, router, stages, false)) {
+  if ((first.frame != FrameUse::kHeaders && !sums(0)) || needs_key(plan.programs[node.program], node, router, stages)) {
     return not_so(
         fmt::format("{} does not parse frames from their first byte", router.elements[node.elements[0]]->name));
   }
@@ -350,6 +190,32 @@ Offload by_whole_frame(const Plan& plan, const PlanNode& node, const Router& rou
   return o;
 }
 
+// The kind of record that is asked for, or that is best for a segment; the other kind where that cannot be.
+Offload by_choice(const Plan& plan, const PlanNode& node, const Router& router, RecordChoice choice, bool one_list,
+                  bool pooled) {
+  FieldMask writes = 0;
+  bool sums = false;
+  for (const unsigned e : node.elements) {
+    const StageTraits t = router.elements[e]->stage_traits();
+    writes |= t.writes;
+    sums |= t.frame == FrameUse::kPayload;
+  }
+  if (choice != RecordChoice::kFrame && (writes & kLookups) == 0 && !sums) {
+    Offload o;
+    o.why = "no lookup: the transfer would cost more than the work";
+    return o;
+  }
+  Offload key = by_key(node, router, one_list);
+  // A key has the fewest bytes, and tells nothing of a sum.
+  if (choice == RecordChoice::kAuto && !sums && key.on_device) return key;
+  Offload frame = by_frame(plan, node, router, one_list, pooled);
+  if (!frame.on_device && key.on_device) return key;
+  if (!frame.on_device) frame.why = fmt::format("{}; {}", key.why, frame.why);
+  if (frame.on_device && choice == RecordChoice::kAutoFrames)
+    frame.why += ": batches are large, and the host neither parses nor edits";
+  return frame;
+}
+
 }  // namespace
 
 std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list,
@@ -361,38 +227,8 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
       o.why = "a host element";
     } else if (choice == RecordChoice::kKey) {
       o = by_key(node, router, one_list);
-    } else if (choice == RecordChoice::kFrame) {
-      o = by_whole_frame(plan, node, router, one_list, pooled);
-    } else if (choice == RecordChoice::kListed) {
-      o = by_whole_frame(plan, node, router, one_list, pooled);
-      if (!o.on_device) o = by_frame(plan, node, router, RecordKind::kAddress, one_list);
-    } else if (choice == RecordChoice::kHeader || choice == RecordChoice::kAddress) {
-      o = by_frame(plan, node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress,
-                   one_list);
     } else {
-      FieldMask writes = 0;
-      for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
-      bool sums = false;
-      for (unsigned e : node.elements) sums |= router.elements[e]->stage_traits().frame == FrameUse::kPayload;
-      if (choice == RecordChoice::kAutoFrames && ((writes & kLookups) != 0 || sums)) {
-        o = by_whole_frame(plan, node, router, one_list, pooled);
-        if (o.on_device) {
-          o.why += ": batches are large, and the host neither parses nor edits";
-          all.push_back(std::move(o));
-          continue;
-        }
-      }
-      // Fewest bytes first; a program with neither a lookup nor a sum over the frame gains nothing by the trip.
-      o = by_key(node, router, one_list);
-      if (sums) {
-        o = by_frame(plan, node, router, RecordKind::kAddress, one_list);
-      } else if (!o.on_device) {
-        if ((writes & kLookups) != 0) {
-          o = by_frame(plan, node, router, RecordKind::kHeader, one_list);
-        } else {
-          o.why = "no lookup: the transfer would cost more than the work";
-        }
-      }
+      o = by_choice(plan, node, router, choice, one_list, pooled);
     }
     all.push_back(std::move(o));
   }
@@ -401,14 +237,11 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
 
 CrossingBytes crossing_bytes(const Offload& o) {
   if (!o.on_device) return {};
-  RecordShape shape = o.shape;
-  if (o.keys) shape.kind = RecordKind::kKey4;
+  if (o.keys) return {bytes_in(RecordKind::kKey4), kResultBytes};
   // Of packets that leave as most do.
-  if (shape.kind == RecordKind::kFrame) {
-    return {bytes_in(shape), uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} +
-                                 frame_asked_bytes(shape)};
-  }
-  return {bytes_in(shape), bytes_out(shape)};
+  return {
+      bytes_in(RecordKind::kFrame),
+      uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} + frame_asked_bytes(o.shape)};
 }
 
 }  // namespace sluice

@@ -12,24 +12,21 @@
 
 namespace sluice {
 
-// What the user asks for: the planner's choice, or one kind of record for every segment that can have it. kAutoFrames:
-// the planner's choice where batches are large, so that it pays to let the device parse and edit. kListed: frames where
-// the whole segment can run so, else addresses.
-enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress, kFrame, kAutoFrames, kListed };
+// What the user asks for: the planner's choice, keys, or frames of every segment that can have them and else keys.
+// kAutoFrames: the planner's choice where batches are large, so that it pays to let the device parse and edit.
+enum class RecordChoice : uint8_t { kAuto, kKey, kFrame, kAutoFrames };
 
 // How one segment is split. Stages [0, begin) run on the host first, [begin, end) on the device, the rest on the host
 // when the results are back (late edits). Every stage runs on both sides, so the split is a matter of cost alone.
 struct Offload {
   bool on_device = false;
   bool keys = false;  // records are keys: IPv4 and IPv6 packets go their own ways
-  RecordShape shape;  // where they are not
+  RecordShape shape;  // of frames
   uint8_t begin = 0;
   uint8_t end = 0;
-  bool edits_anywhere = false;  // what a stage writes may lie past the headers, before the frame's end
-  bool whole_frames = false;    // a stage reads past the headers: header records take only frames that fit whole
-  bool writes_frame = false;    // bytes of the frame change
-  bool marks_lost = false;      // keys: a mark is not that of the rule that comes back, where several lists give marks
-  FieldMask writes = 0;         // of the stages on the device
+  bool writes_frame = false;  // bytes of the frame change
+  bool marks_lost = false;    // keys: a mark is not that of the rule that comes back, where several lists give marks
+  FieldMask writes = 0;       // of the stages on the device
   // Frames: exits, of the first 64, to elements that take batches in order and look at lengths and registers alone.
   uint64_t ordered_exits = 0;
   std::string why;    // one line: why on the device, or why not

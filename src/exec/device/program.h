@@ -19,7 +19,7 @@ struct DeviceProgram {
   uint8_t chain = 0;  // which specialised chain this is (0: none, the generic switch)
   TableMemory memory = TableMemory::kGlobal;
   uint8_t reserved[3] = {};
-  RecordShape shape;  // of header and address records; keys need none
+  RecordShape shape;  // of frame records; keys need none
   // Where the stages' pointers count from. kConstant: the beginning of constant memory. kShared: of the packed tables
   // in device memory, `table_bytes` of them and what fills the last 16; aligned to kTableAlign. kGlobal: none.
   const std::byte* tables = nullptr;

@@ -4,8 +4,6 @@
 //   kKey4      1 word: five-tuple, flags, DSCP, fragment       8 bytes: rule, next hop, steps
 //   kKey6      3 words: the whole FlowKey                      the same
 //   kRoute4    1 word: three IPv4 destinations                 8 bytes: their three next hops
-//   kHeader    registers and bytes of the frame                registers and the bytes as the program left them
-//   kAddress   registers and the frame's address               registers; bytes were edited in place
 //   kFrame     8 bytes: where the frame lies and its lengths   8 bytes: steps, port, extent; 16 with rule and next hop
 //
 // `steps` says which stages the packet met and how it left the last: the host counts by it exactly as if it had run
@@ -21,7 +19,6 @@
 #endif
 
 #include "batch/batch.h"
-#include "batch/byte_ranges.h"
 #include "batch/packet.h"
 #include "exec/device/word.h"
 #include "net/key4.h"
@@ -29,15 +26,13 @@
 
 namespace sluice {
 
-enum class RecordKind : uint8_t { kKey4, kKey6, kRoute4, kHeader, kAddress, kFrame };
+enum class RecordKind : uint8_t { kKey4, kKey6, kRoute4, kFrame };
 SLUICE_HD constexpr bool is_key(RecordKind kind) {
   return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 || kind == RecordKind::kRoute4;
 }
 
-// The bytes of a frame that a header record can carry, from the frame's start; and how far the program may push headers
-// in front of it before the packet is redone on the host.
+// The first bytes of a long frame, which hold all headers that a parser reads (headers_fit_region).
 inline constexpr uint32_t kRecordRegion = 128;
-inline constexpr int32_t kRecordHeadroom = 32;
 
 // What became of one packet on the device. The last stage that it met and the output by which it left that say where it
 // is: dropped, or alive at the exit where that output leads. `reason` says nothing of it: a packet keeps the reason
@@ -67,42 +62,6 @@ SLUICE_HD constexpr uint32_t words_for(uint32_t bytes) {
   return (bytes + kWordPayload - 1) / kWordPayload;
 }
 
-// Writes bytes into the payloads of consecutive words, each of which goes out as it is full: store(index, word).
-template <typename Store>
-class PayloadWriter {
- public:
-  SLUICE_HD PayloadWriter(uint32_t tag, Store& store) : store_(store), tag_(tag) {}
-  SLUICE_HD void put(const void* from, uint32_t bytes) {
-    const auto* at = static_cast<const uint8_t*>(from);
-    while (bytes != 0) {
-      const uint32_t room = kWordPayload - used_;
-      const uint32_t n = bytes < room ? bytes : room;
-      memcpy(reinterpret_cast<uint8_t*>(&word_) + used_, at, n);
-      at += n;
-      bytes -= n;
-      used_ += n;
-      if (used_ == kWordPayload) flush();
-    }
-  }
-  // After the last put.
-  SLUICE_HD void finish() {
-    if (used_ != 0) flush();
-  }
-
- private:
-  SLUICE_HD void flush() {
-    set_word_tag(word_, tag_);
-    store_(index_++, word_);
-    word_ = Word{};
-    used_ = 0;
-  }
-  Store& store_;
-  uint32_t tag_;
-  uint32_t index_ = 0;
-  uint32_t used_ = 0;
-  Word word_{};
-};
-
 class PayloadReader {
  public:
   SLUICE_HD explicit PayloadReader(const Word* words) : words_(words) {}
@@ -127,7 +86,7 @@ class PayloadReader {
   uint32_t used_ = 0;
 };
 
-// As PayloadWriter, in one piece and on the host: a payload that lies in payload_room bytes.
+// Writes a payload, which lies in payload_room bytes, into consecutive words. Host.
 inline void store_payload(Word* to, const void* payload, uint32_t bytes, uint32_t tag) {
   const auto* from = static_cast<const uint8_t*>(payload);
   for (; bytes > kWordPayload; bytes -= kWordPayload, from += kWordPayload)
@@ -396,49 +355,18 @@ SLUICE_HD constexpr uint64_t trim_bits(FrameTrim trim) {
   return (uint64_t{trim.word} & FrameTrim::kMostFront) << 29 | uint64_t{trim.word} >> 5 << 37;
 }
 
-// -- registers --------------------------------------------------------------------------------------------------------
+// -- shapes -----------------------------------------------------------------------------------------------------------
 
-// The registers in front of every header and address record, and of their results.
-struct RegisterRecord {
-  Extent extent;
-  Annotation annotation;
-  uint16_t visited;  // out, as in Steps
-  uint8_t path;      // in: the path on which the packet starts; out: Steps::output
-  uint8_t redo;      // out
-};
-static_assert(sizeof(RegisterRecord) == 48 && std::is_trivially_copyable_v<RegisterRecord>);
-
-inline constexpr ByteRanges kRegionRange{{0, kRecordRegion}};
-
-// What a header or address record carries beside the registers, in this order.
+// What frame records bring back beside their words; keys need none of it.
 struct RecordShape {
   RecordKind kind = RecordKind::kKey4;
-  uint8_t key_in = 0;     // the key goes in: the program reads one that was found before
-  uint8_t key_out = 0;    // and comes back; frame: rule and next hop do (FrameDetail)
-  uint8_t moves = 0;      // stages of the program that may move the extent: so many lengths come back
-  uint8_t sums = 0;       // frame: the last stage reads whole frames, from their first byte on
-  uint8_t tails = 0;      // frame: it appends 4 bytes, which come back apart from the frame
-  uint8_t net_out = 0;    // frame: where network headers begin and their family comes back (net_byte)
-  uint8_t mark_out = 0;   // frame: its mark does, 4 bytes
-  uint8_t paint_out = 0;  // frame: its paint does, a byte
-  // Header: bytes of the frame that go in and come back, within kRecordRegion. Address: those that are gathered for a
-  // pool, and those that are put back from it.
-  ByteRanges in = kRegionRange;
-  ByteRanges out = kRegionRange;
-  // 1: they count from the packet's first byte as it came. 0: from the frame's, as headers may lie in front of what was
-  // stripped; address: all that the packet may need goes and comes back.
-  uint8_t in_by_packet = 0;
-  uint8_t out_by_packet = 0;
-  // Header: so many bytes in front of where `out` counts from come back too, for what is pushed there.
-  uint8_t front = kRecordHeadroom;
+  uint8_t key_out = 0;    // rule and next hop come back (FrameDetail)
+  uint8_t sums = 0;       // the last stage reads whole frames, from their first byte on
+  uint8_t tails = 0;      // it appends 4 bytes, which come back apart from the frame
+  uint8_t net_out = 0;    // where network headers begin and their family comes back (net_byte)
+  uint8_t mark_out = 0;   // its mark does, 4 bytes
+  uint8_t paint_out = 0;  // its paint does, a byte
 };
-// Where in the frame they count from; `data`: the packet's first byte as it came.
-SLUICE_HD constexpr int32_t in_from(const RecordShape& s, int32_t data) {
-  return s.in_by_packet != 0 ? data : 0;
-}
-SLUICE_HD constexpr int32_t out_from(const RecordShape& s, int32_t data) {
-  return s.out_by_packet != 0 ? data : 0;
-}
 
 // Where the tails of `count` frames lie.
 SLUICE_HD uint32_t* tails_of(const RecordShape& shape, const FrameResults& results, uint32_t count) {
@@ -462,61 +390,21 @@ SLUICE_HD constexpr uint32_t frame_asked_bytes(const RecordShape& s) {
          (s.mark_out != 0 ? 4u : 0u) + s.net_out + s.paint_out;
 }
 
-// Words in and out of one record (a key's result is none: it has 8 bytes).
-//   header in:    registers | key? | the bytes of `in`, range by range
-//   header out:   registers | lengths (4 bytes each) | key? | `front` bytes | the bytes of `out`
-//   address in:   registers | frame address in the device's space (8 bytes) | key?
-//   address out:  registers | lengths | key?
-SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
-  const uint32_t key = s.key_in != 0 ? kKeyBytes : 0;
-  switch (s.kind) {
-    case RecordKind::kKey4:
-      return 1;
-    case RecordKind::kKey6:
-      return kKey6Words;
-    case RecordKind::kRoute4:
-      return 1;
-    case RecordKind::kHeader:
-      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + s.in.bytes());
-    case RecordKind::kAddress:
-      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + 8 + key);
-    case RecordKind::kFrame:
-      return 1;  // two records
-  }
-  return 0;
-}
-SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
-  const uint32_t key = (s.key_out != 0 ? kKeyBytes : 0) + 4u * s.moves;
-  switch (s.kind) {
-    case RecordKind::kKey4:
-    case RecordKind::kKey6:
-    case RecordKind::kRoute4:
-    case RecordKind::kFrame:
-      return 0;
-    case RecordKind::kHeader:
-      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + s.front + s.out.bytes());
-    case RecordKind::kAddress:
-      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key);
-  }
-  return 0;
+// Words of one key record; two frame records are one.
+SLUICE_HD constexpr uint32_t words_in(RecordKind kind) {
+  return kind == RecordKind::kKey6 ? kKey6Words : 1;
 }
 // Bytes of one record, and of one result.
-SLUICE_HD constexpr uint32_t bytes_in(const RecordShape& s) {
-  return s.kind == RecordKind::kFrame ? 8 : words_in(s) * static_cast<uint32_t>(sizeof(Word));
+SLUICE_HD constexpr uint32_t bytes_in(RecordKind kind) {
+  return kind == RecordKind::kFrame ? 8 : words_in(kind) * static_cast<uint32_t>(sizeof(Word));
 }
-SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
-  if (s.kind == RecordKind::kFrame) return 8;
-  return is_key(s.kind) ? 8 : words_out(s) * static_cast<uint32_t>(sizeof(Word));
-}
+inline constexpr uint32_t kResultBytes = 8;
 // Bytes of the results of `count` records.
 SLUICE_HD constexpr size_t results_bytes(const RecordShape& s, uint32_t count) {
-  if (s.kind != RecordKind::kFrame) return size_t{count} * bytes_out(s);
+  if (s.kind != RecordKind::kFrame) return size_t{count} * kResultBytes;
   const size_t blocks = (size_t{count} + FrameBlock::kRecords - 1) / FrameBlock::kRecords;
-  return size_t{count} * (8 + frame_asked_bytes(s)) + blocks * sizeof(FrameBlock);
+  return size_t{count} * (kResultBytes + frame_asked_bytes(s)) + blocks * sizeof(FrameBlock);
 }
-inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
-inline constexpr uint32_t kMaxWordsOut =
-    words_for(sizeof(RegisterRecord) + 4 * 16 + kKeyBytes + kRecordHeadroom + kRecordRegion);
 
 inline const char* to_string(RecordKind kind) {
   switch (kind) {
@@ -526,10 +414,6 @@ inline const char* to_string(RecordKind kind) {
       return "key6";
     case RecordKind::kRoute4:
       return "route4";
-    case RecordKind::kHeader:
-      return "header";
-    case RecordKind::kAddress:
-      return "address";
     case RecordKind::kFrame:
       return "frame";
   }

@@ -64,22 +64,18 @@ class DeviceRunner {
   }
 
   // runner_records.cpp
-  Selection launch_fast(size_t node, const Offload& offload, const BatchView& view, const Selection& packets);
+  Selection launch_fast(size_t node, const BatchView& view, const Selection& packets);
   uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
                       InFlight& in_flight, uint32_t n);
   void give_up(const Offload& offload, InFlight& in_flight);
-  static void keep(const Offload& offload, const Packet& p, InFlight& in_flight, uint32_t i);
-  static bool move_frame(const Offload& offload, InFlight& in_flight, uint32_t i, Packet& p);
   bool send(size_t node, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane);
   void apply(const PlanNode& node, const Offload& offload, const Program& program, InFlight& in_flight, uint32_t ready);
   template <typename Met>
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, const uint32_t* lengths, Met met);
   static uint32_t mark_by_rule(const Offload& offload, const Program& program, uint32_t visited, uint32_t rule);
+  static uint32_t gateway_by_hop(const Offload& offload, const Program& program, uint32_t visited, uint32_t next_hop);
   Steps take_key(const Offload& offload, uint64_t word, uint32_t row, Packet& p, const Program& program);
-  Steps take_registers(const Offload& offload, const InFlight& in_flight, uint32_t i, uint32_t row, Packet& p,
-                       const Program& program);
-  static bool put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, InFlight::Pooled& place);
-  InFlight* in_flight_for(size_t node, const Offload& offload, bool ipv4);
+  InFlight* in_flight_for(size_t node, bool ipv4);
 
   // runner_frames.cpp
   bool only_sent(const PlanNode& node, uint8_t path) const;

@@ -225,7 +225,6 @@ Selection DeviceRunner::put_gathered(InFlight& a, const BatchView& view, const S
   });
   flight.count = n;
   if (n == 0) return left;
-  pool.used = static_cast<uint32_t>(used);
   range.host = reinterpret_cast<std::byte*>(to);
   range.bytes = used;
   range.to = range.host;

@@ -42,10 +42,9 @@ inline constexpr uint32_t kFrameCopiesMost =
     (kFrameBlockThreads * frame_stride(kFrameMostRoom) + 16 + kTableAlign - 1) / kTableAlign * kTableAlign;
 
 // Bytes of tables that kernels over such records may read there, on a device whose blocks have `shared` bytes of shared
-// memory. 0: those kernels read global memory alone.
+// memory.
 inline constexpr size_t table_room(TableMemory memory, RecordKind kind, size_t shared) {
   if (memory == TableMemory::kGlobal) return ~size_t{0};
-  if (kind == RecordKind::kHeader || kind == RecordKind::kAddress) return 0;
   if (memory == TableMemory::kConstant) return kConstantBytes;
   const size_t copies = kind == RecordKind::kFrame ? kFrameCopiesMost : 0;
   return shared > copies ? shared - copies : 0;

@@ -49,8 +49,8 @@ SLUICE_HD void set_word_tag(Word& word, uint32_t tag) {
 //
 // Host: one aligned 16-byte vector move, which x86-64 processors with AVX do in one piece (Intel SDM volume 3, section
 // 9.1.1; AMD APM volume 2, section 7.3.2). Such a move is volatile: it happens once, whole, in the order of other
-// volatile accesses. Plain accesses are not ordered by that, and a word may stand for plain memory: an address record
-// for its frame. So a store is a release and a load an acquire, as they are where halves are atomics: x86-64 keeps
+// volatile accesses. Plain accesses are not ordered by that, and a word may stand for plain memory: the work of servers
+// for its frames. So a store is a release and a load an acquire, as they are where halves are atomics: x86-64 keeps
 // loads in order and stores in order, and a signal fence, which is no instruction, holds the compiler to it. The thread
 // sanitizer does not see vector moves as atomic, and a processor without AVX need not do them in one piece: there the
 // two halves are atomics, and the half with the tag is written last (release) and read first (acquire).

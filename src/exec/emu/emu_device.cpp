@@ -119,55 +119,16 @@ class BlockProgram {
   DeviceProgram moved_;
 };
 
-// What a header record does not carry of its frame: a pattern, so that a stage that reads it makes another packet than
-// the host. A stage that changes it, or what does not come back, ends the program.
-class NotCarried {
- public:
-  explicit NotCarried(uint8_t* scratch) : scratch_(scratch) { std::memset(scratch, 0xb7, kRecordScratch); }
-  void begin() { std::memcpy(before_, scratch_, kRecordScratch); }
-  // Whether the stages changed nothing but bytes that come back.
-  bool holds(const RecordShape& shape, const Walker& walker) const {
-    const int32_t from = kHeadroom + out_from(shape, walker.first);
-    int32_t at = 0;
-    const auto same_until = [&](int32_t next, int32_t then) {
-      const bool same = std::memcmp(scratch_ + at, before_ + at, static_cast<size_t>(next - at)) == 0;
-      at = then;
-      return same;
-    };
-    bool same = same_until(from - shape.front, from);
-    for (const ByteRange& r : shape.out) same = same_until(from + r.from, from + r.to) && same;
-    return same_until(static_cast<int32_t>(kRecordScratch), 0) && same;
-  }
-
- private:
-  uint8_t* scratch_;
-  uint8_t before_[kRecordScratch];
-};
-
-// One record through the body, from the words in to its result at `out`.
-void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, uint32_t tag, uint8_t* scratch,
-                std::byte* out) {
+// One record of keys through the body, from the words in to its result at `out`.
+void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, uint32_t tag, uint64_t* out) {
   if (kind == RecordKind::kRoute4) {
-    HostWords::store64(reinterpret_cast<uint64_t*>(out), route_result(program, in[0], tag));
+    HostWords::store64(out, route_result(program, in[0], tag));
     return;
   }
   Walker walker;
-  if (kind == RecordKind::kHeader) {
-    NotCarried rest(scratch);
-    read_record(kind, program, in, scratch, walker);
-    rest.begin();
-    walk_alone(program, walker);
-    SLUICE_CHECK(is_redone(program.shape, walker) || rest.holds(program.shape, walker));
-  } else {
-    read_record(kind, program, in, scratch, walker);
-    walk_alone(program, walker);
-  }
-  if (is_key(kind)) {
-    HostWords::store64(reinterpret_cast<uint64_t*>(out), key_result(walker, tag));
-    return;
-  }
-  auto* words = reinterpret_cast<Word*>(out);
-  write_result(kind, program, walker, tag, [&](uint32_t w, const Word& word) { HostWords::store(words + w, word); });
+  read_record(kind, program, in, walker);
+  walk_alone(program, walker);
+  HostWords::store64(out, key_result(walker, tag));
 }
 
 // The same for a frame: as a lane of a kernel does it that reaches the host's memory, over a copy of what crosses. The
@@ -236,7 +197,7 @@ class EmuSlabs final : public SlabDriver {
         shared_(std::move(shared)),
         board_(std::make_unique<WorkBoard<Work>>()) {
     for (Slab& slab : slabs_) {
-      slab.in.resize(size_t{shape.capacity} * shape.words_in);
+      slab.in.resize(size_t{shape.capacity} * shape.words_in());
       slab.out.resize((shape.results_bytes(shape.capacity) + sizeof(Word) - 1) / sizeof(Word));
     }
   }
@@ -355,14 +316,12 @@ class EmuSlabs final : public SlabDriver {
   };
 
   // Records [begin, end) of a slab. False: the device has failed meanwhile.
-  bool run_records(Slab& slab, const std::byte* from, uint32_t begin, uint32_t end, uint8_t* scratch) {
+  bool run_records(Slab& slab, const std::byte* from, uint32_t begin, uint32_t end) {
     const bool frames = shape_.record.kind == RecordKind::kFrame;
     BlockProgram block;
     const DeviceProgram* program = &slab.program;
     for (uint32_t i = begin; i < end; ++i) {
       if (i == begin || i % kBlockRecords == 0) program = &block.begin(slab.program);
-      const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
-      std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
       be_held(*shared_);
       if (frames) {
         const auto* records =
@@ -370,7 +329,8 @@ class EmuSlabs final : public SlabDriver {
         run_frame(*program, i, records[i], from, slab.pool, shape_.record,
                   FrameResults::at(slab.out.data(), slab.count), slab.count);
       } else {
-        run_record(*program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
+        const Word* in = slab.in.data() + size_t{i} * shape_.words_in();
+        run_record(*program, shape_.record.kind, in, word_tag(in[0]), reinterpret_cast<uint64_t*>(slab.out.data()) + i);
       }
       shared_->records.fetch_add(1, std::memory_order_relaxed);
       if (shared_->stuck() || shared_->killed()) return false;
@@ -379,7 +339,6 @@ class EmuSlabs final : public SlabDriver {
   }
 
   void work() {
-    alignas(16) uint8_t scratch[kRecordScratch] = {};
     while (true) {
       uint32_t number = 0;
       {
@@ -395,8 +354,7 @@ class EmuSlabs final : public SlabDriver {
       if (shared_->stuck() || shared_->killed()) continue;
       be_late(*shared_);
       Slab& slab = slabs_[number];
-      const bool frames = shape_.record.kind == RecordKind::kFrame;
-      const auto* from = static_cast<const std::byte*>(frames ? slab.pool.host_there : slab.pool.host);
+      const auto* from = static_cast<const std::byte*>(slab.pool.host_there);
       if (slab.place != CopiedRuns::kNone)
         from = shared_->run_bytes[slab.place].data() + (slab.pool.host - slab.pool.run.host);
       const bool pooled = slab.pool.device != nullptr && slab.pool.bytes != 0;
@@ -405,11 +363,8 @@ class EmuSlabs final : public SlabDriver {
         from = static_cast<const std::byte*>(slab.pool.device);
       }
       const uint64_t start = shared_->timed ? now_ns() : 0;
-      if (!run_records(slab, from, 0, slab.count, scratch)) continue;
+      if (!run_records(slab, from, 0, slab.count)) continue;
       const uint64_t took = shared_->timed ? std::max<uint64_t>(1, now_ns() - start) : 0;
-      if (pooled && slab.pool.back && !frames) {
-        std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
-      }
       if (slab.place != CopiedRuns::kNone) shared_->runs.leave(slab.place);
       const std::lock_guard lock(mutex_);
       slab.kernel_ns = took;
@@ -438,7 +393,6 @@ class EmuSlabs final : public SlabDriver {
 
   // A server: takes units of what was published, from entry `next` on. The first forwards, too.
   void serve_units(bool forwards, uint32_t next, uint32_t generation) {
-    alignas(16) uint8_t scratch[kRecordScratch] = {};
     uint32_t coming = next, idle = 0;
     const auto units = [this](const Work& work) {
       if (shared_->timed) work.slab->begun_ns = now_ns();
@@ -453,7 +407,7 @@ class EmuSlabs final : public SlabDriver {
       while (forwards && places_.forward(*board_, coming, units)) ++coming;
       in_units_.fetch_add(1);
       const auto unit = places_.take(next);
-      if (unit.entry != nullptr) run_unit(*unit.entry, unit.number, scratch);
+      if (unit.entry != nullptr) run_unit(*unit.entry, unit.number);
       in_units_.fetch_sub(1);
       if (shared_->stuck() || shared_->killed()) tell_idle();
       if (unit.entry != nullptr) {
@@ -474,11 +428,11 @@ class EmuSlabs final : public SlabDriver {
     idle_.notify_all();
   }
 
-  void run_unit(const Work& work, uint32_t unit, uint8_t* scratch) {
+  void run_unit(const Work& work, uint32_t unit) {
     Slab& slab = *work.slab;
     if (unit == 0) be_late(*shared_);
     const uint32_t begin = unit * kUnitRecords, end = std::min(slab.count, begin + kUnitRecords);
-    if (!run_records(slab, static_cast<const std::byte*>(slab.pool.host_there), begin, end, scratch)) return;
+    if (!run_records(slab, static_cast<const std::byte*>(slab.pool.host_there), begin, end)) return;
     if (slab.ended.fetch_add(1, std::memory_order_acq_rel) + 1 != work.units) return;
     const std::lock_guard lock(mutex_);
     if (shared_->timed) slab.kernel_ns = std::max<uint64_t>(1, now_ns() - slab.begun_ns);
@@ -516,9 +470,9 @@ class EmuRing final : public RingDriver {
  public:
   EmuRing(const ChannelShape& shape, uint32_t servers, RingMemory memory, std::shared_ptr<Shared> shared)
       : shape_(shape), servers_(servers), shared_(std::move(shared)), control_(std::make_unique<RingControl>()) {
-    in_.resize(size_t{shape.capacity} * shape.words_in / 4);
+    in_.resize(size_t{shape.capacity} * shape.words_in() / 4);
     if (memory != RingMemory::kHost) window_.resize(in_.size());
-    out_.resize(size_t{shape.capacity} * shape.result_bytes() / sizeof(Word));
+    out_.resize(size_t{shape.capacity} * kResultBytes / sizeof(Word));
   }
   ~EmuRing() override {
     control_->order_stop(1);
@@ -589,14 +543,13 @@ class EmuRing final : public RingDriver {
   // As a warp does it: 32 lanes, each polls its own record of the group; the group is left when all are done.
   void serve(uint32_t server, uint64_t next, uint64_t lap0, uint32_t epoch, std::array<DeviceProgram, 2>& programs) {
     RingControl::Server& self = control_->servers[server];
-    alignas(16) uint8_t scratch[kRecordScratch] = {};
     HostWords::store32(&self.ack, epoch);
     const auto shift = static_cast<uint32_t>(std::countr_zero(shape_.capacity));
     uint64_t group = next / kLanes;
     while (group % servers_ != server) ++group;
     // Lanes before `next` belong to flights that are over.
     uint32_t done = group == next / kLanes ? (uint32_t{1} << (next % kLanes)) - 1 : 0;
-    std::vector<Word> record(shape_.words_in);
+    std::vector<Word> record(shape_.words_in());
     uint32_t beat = HostWords::load32(&self.beat);
     uint32_t idle = 0;
     while (HostWords::load32(&control_->orders[server].stop) == 0) {
@@ -619,10 +572,10 @@ class EmuRing final : public RingDriver {
         const uint64_t place = serial & (shape_.capacity - 1);
         const uint32_t lap = tag_lap(make_tag(lap0 + (serial >> shift), 0));
         const Word* in =
-            reinterpret_cast<const Word*>((window_.empty() ? in_ : window_).data()) + place * shape_.words_in;
+            reinterpret_cast<const Word*>((window_.empty() ? in_ : window_).data()) + place * shape_.words_in();
         uint32_t tag = 0;
         bool whole = true;
-        for (uint32_t w = 0; whole && w < shape_.words_in; ++w) {
+        for (uint32_t w = 0; whole && w < shape_.words_in(); ++w) {
           record[w] = HostWords::load(in + w);
           tag = word_tag(record[w]);
           whole = tag_lap(tag) == lap;
@@ -630,8 +583,8 @@ class EmuRing final : public RingDriver {
         if (!whole) break;  // records are written in order: the ones behind are not there either
         be_late(*shared_);
         be_held(*shared_);
-        std::byte* out = reinterpret_cast<std::byte*>(out_.data()) + place * shape_.result_bytes();
-        run_record(programs[tag_parity(tag)], shape_.record.kind, record.data(), tag, scratch, out);
+        run_record(programs[tag_parity(tag)], shape_.record.kind, record.data(), tag,
+                   reinterpret_cast<uint64_t*>(out_.data()) + place);
         done |= uint32_t{1} << lane;
         any = true;
         shared_->records.fetch_add(1, std::memory_order_relaxed);

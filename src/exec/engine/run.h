@@ -58,17 +58,13 @@ struct DeviceOptions {
   // as other programs' threads do.
   std::optional<uint64_t> watchdog_ns;
 
-  // What crosses with batches of up to `batch` packets. Lists of frames are addresses, unless the device can run whole
-  // segments.
+  // What crosses with batches of up to `batch` packets.
   RecordChoice record_choice(uint32_t batch) const {
-    const bool lists = transport == Transport::kCommList || transport == Transport::kCommPool;
-    const bool frames = threading == DeviceThreading::kFull;
-    if (lists && records == RecordChoice::kFrame) return records;
-    // Resident kernels read addresses of frames as they come, and lists by launched kernels alone.
-    if (lists)
-      return frames && records == RecordChoice::kAuto && mode == DeviceMode::kLaunch ? RecordChoice::kListed
-                                                                                     : RecordChoice::kAddress;
-    return records == RecordChoice::kAuto && frames && batch >= frame_batch ? RecordChoice::kAutoFrames : records;
+    if (records != RecordChoice::kAuto) return records;
+    // Each worker sends its own frames.
+    if (threading != DeviceThreading::kFull) return RecordChoice::kKey;
+    if (transport == Transport::kCommList || transport == Transport::kCommPool) return RecordChoice::kFrame;
+    return batch >= frame_batch ? RecordChoice::kAutoFrames : RecordChoice::kAuto;
   }
   // Frames that are copied to a pool go by launched kernels, and so do those of more workers and segments than a device
   // has room for resident kernels.
@@ -80,7 +76,7 @@ struct DeviceOptions {
     const bool fits = any_mode && !pooled() && crosses_as_frames(offloads) && each <= kMostServed;
     return fits ? DeviceMode::kPersistent : mode;
   }
-  // Frames are copied to a pool on the device. Rings have no copies around them.
+  // Frames are copied to a pool on the device, which launched kernels alone have copies around them for.
   bool pooled() const { return transport == Transport::kCommPool && mode == DeviceMode::kLaunch; }
   // Frames keep the bus busy by 16 batches on their way.
   uint32_t flights_of(std::span<const Offload> offloads, unsigned workers) const {

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(FlagRing::kMaxRecords, 1)
     const uint32_t tag = word_tag(word);
     read_key<RecordKind::kKey4>(program, &word, w);
     if (!here) w.path = kPathDropped;
-    walk_program<RecordKind::kKey4, 1>(program, w, Scratch{});
+    walk_program<RecordKind::kKey4, 1>(program, w);
     if (here) {
       DeviceWords::store64(out + threadIdx.x, key_result(w, tag));
     }
