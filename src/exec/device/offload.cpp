@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -405,7 +406,7 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (o.keys) shape.kind = RecordKind::kKey4;
   // Of packets that leave as most do.
   if (shape.kind == RecordKind::kFrame) {
-    return {bytes_in(shape), uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} +
+    return {bytes_in(shape), uint32_t{(offsetof(FrameBlock, drops) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} +
                                  frame_asked_bytes(shape)};
   }
   return {bytes_in(shape), bytes_out(shape)};
