@@ -180,6 +180,27 @@ __device__ __forceinline__ void say_ended(const LaunchArguments& a, uint32_t blo
   store_release_sys(a.said, a.serial);
 }
 
+// Sums the dropped packets of a warp by kind. Called by all lanes; `mine`: this one has one, with this word.
+__device__ __forceinline__ void sum_drops(FrameBlock& block, uint32_t half, bool mine, uint64_t word, uint32_t bytes,
+                                          uint32_t lane) {
+  const uint32_t all = __ballot_sync(kAll, mine);
+  uint32_t left = all;
+  if (all != 0) {
+    const auto steps = static_cast<uint32_t>(word & kFrameStepBits);
+#pragma unroll
+    for (uint32_t k = 0; k < FrameBlock::kDropKinds; ++k) {
+      const uint32_t its = __shfl_sync(kAll, steps, left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0);
+      const bool same = (left >> lane & 1) != 0 && steps == its;
+      const uint32_t packets = __ballot_sync(kAll, same);
+      const uint32_t came = __reduce_add_sync(kAll, same ? bytes : 0u);
+      const uint32_t cut = __reduce_add_sync(kAll, same ? cut_of(word) : 0u);
+      if (lane == 0) block.drops[half][k] = {its, packets, came, cut};
+      left &= ~packets;
+    }
+  }
+  if (lane == 0) block.dropped[half] = all & ~left;
+}
+
 // A warp's frames, of which this lane has number i, in `copies`.
 template <typename Chain, typename Tables>
 __device__ __forceinline__ void take_frames(const DeviceProgram& program, const LaunchArguments& a, uint32_t i,
@@ -219,6 +240,7 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
     block.bytes[i / 32 % 2] = bytes | (trimmed ? FrameBlock::kTrimmed : 0u);
     block.trim[i / 32 % 2].word = static_cast<uint16_t>(first_trim);
   }
+  sum_drops(block, i / 32 % 2, here && is_summed_drop(result, w), result, record.bytes, lane);
   if (here) {
     block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
     if (!usual || trimmed) reinterpret_cast<uint64_t*>(a.out)[i] = result;

@@ -166,6 +166,10 @@ SLUICE_HD uint64_t frame_result(const FrameRecord& record, const FrameSlots& slo
                      (frame_bytes_back(record, slots, p) <= slots.room(record.bytes) && !slots.splits(record.bytes)));
   return pack_frame_result(w.visited, w.output, p.reason, p.data, cut, p.port, !fits);
 }
+// Whether a packet with this word may be summed with others of its kind: it is dropped, and leaves nothing to the host.
+SLUICE_HD bool is_summed_drop(uint64_t word, const Walker& w) {
+  return w.path == kPathDropped && (word & kFrameRedo) == 0 && w.visited != 0;
+}
 SLUICE_HD uint8_t frame_net(const Walker& w) {
   const Packet& p = w.packet;
   return net_byte(p.l3 - static_cast<uint32_t>(p.data), p.key.family);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 
 namespace sluice {
@@ -239,9 +240,8 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (!o.on_device) return {};
   if (o.keys) return {bytes_in(RecordKind::kKey4), kResultBytes};
   // Of packets that leave as most do.
-  return {
-      bytes_in(RecordKind::kFrame),
-      uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} + frame_asked_bytes(o.shape)};
+  constexpr uint32_t kUsual = (offsetof(FrameBlock, drops) + FrameBlock::kRecords - 1) / FrameBlock::kRecords;
+  return {bytes_in(RecordKind::kFrame), kUsual + frame_asked_bytes(o.shape)};
 }
 
 }  // namespace sluice

@@ -272,6 +272,9 @@ SLUICE_HD uint64_t pack_frame_result(uint32_t visited, uint32_t output, DropReas
          (fits && !redo ? uint64_t{0} : kFrameRedo) | uint64_t{static_cast<uint8_t>(moved)} << 29 |
          uint64_t{cut & kFrameMostCut} << 37 | uint64_t{port} << 48;
 }
+SLUICE_HD constexpr uint32_t cut_of(uint64_t word) {
+  return static_cast<uint32_t>(word >> 37) & kFrameMostCut;
+}
 struct FrameResult {
   Steps steps;
   int32_t moved;
@@ -285,29 +288,42 @@ SLUICE_HD FrameResult unpack_frame_result(uint64_t word) {
   r.steps.reason = static_cast<DropReason>(word >> 20 & 0xff);
   r.steps.redo = (word & kFrameRedo) != 0;
   r.moved = static_cast<int8_t>(word >> 29 & 0xff);
-  r.cut = static_cast<uint32_t>(word >> 37) & kFrameMostCut;
+  r.cut = cut_of(word);
   r.port = static_cast<uint32_t>(word >> 48);
   return r;
 }
 
 // Most packets of a flight are usual: they met all stages, left the last one by output 0, and may have lost some bytes
 // in front or at their end. A block for every 64 records follows the words of `count` records. Words of usual packets
-// are not stored where those of a half have all lost the same, so that the block says all. With RecordShape::key_out a
-// FrameDetail of each record follows the blocks.
+// are not stored where those of a half have all lost the same, so that the block says all. Dropped packets of a half
+// are summed by kind, as far as there is room for kinds, so that the host counts them without looking at their words.
+// With RecordShape::key_out a FrameDetail of each record follows the blocks.
+//
+// Packets of a half that were dropped alike: the same stages, the same output of the last, the same reason.
+struct FrameDrops {
+  uint32_t steps;    // the word's kFrameStepBits
+  uint32_t packets;  // as usual[]
+  uint32_t bytes;    // captured
+  uint32_t cut;      // of these, what the packets were shortened by at their ends
+};
 struct FrameBlock {
   static constexpr uint32_t kRecords = 64;
+  static constexpr uint32_t kDropKinds = 2;  // of a half
   static constexpr uint32_t kTrimmed = uint32_t{1} << 31;
 
-  uint32_t usual[2];  // bit i % 32 of [i / 32]
-  uint32_t bytes[2];  // captured, of the same halves, and kTrimmed: the half's words are all stored
-  FrameTrim trim[2];  // what each usual packet of the half lost, without kTrimmed
+  uint32_t usual[2];    // bit i % 32 of [i / 32]
+  uint32_t bytes[2];    // captured, of the same halves, and kTrimmed: the half's words are all stored
+  uint32_t dropped[2];  // those that are in `drops`, which is stored where there are some
+  FrameTrim trim[2];    // what each usual packet of the half lost, without kTrimmed
   uint16_t ports[kRecords];
+  FrameDrops drops[2][kDropKinds];
 
   SLUICE_HD bool is_usual(uint32_t i) const { return (usual[i / 32 % 2] >> i % 32 & 1) != 0; }
   // Whether the word of record i is stored.
   SLUICE_HD bool has_word(uint32_t i) const { return !is_usual(i) || (bytes[i / 32 % 2] & kTrimmed) != 0; }
 };
-static_assert(sizeof(FrameBlock) == 148);
+static_assert(sizeof(FrameBlock) == 220);
+static_assert(kFrameStepBits >> 32 == 0);
 struct FrameDetail {
   uint32_t rule, next_hop;
 };

@@ -36,6 +36,20 @@ class ResultBlocks {
     return rows(w) & (uint64_t{block.usual[0]} | uint64_t{block.usual[1]} << 32);
   }
   uint64_t others(uint32_t w) const { return rows(w) & ~usual(w); }
+  // Of the others those that a kernel has summed by kind; and f(FrameDrops) for each kind, which holds no others.
+  uint64_t summed(uint32_t w) const {
+    const FrameBlock& block = results_.blocks[w];
+    return others(w) & (uint64_t{block.dropped[0]} | uint64_t{block.dropped[1]} << 32);
+  }
+  template <typename F>
+  void each_kind(uint32_t w, F&& f) const {
+    for (uint32_t half = 0; half < 2; ++half) {
+      if (!has(w, half) || results_.blocks[w].dropped[half] == 0) continue;
+      for (const FrameDrops& kind : results_.blocks[w].drops[half]) {
+        if (kind.packets != 0) f(kind);
+      }
+    }
+  }
   // Captured, of all.
   uint64_t bytes(uint32_t w) const { return uint64_t{bytes(w, 0)} + bytes(w, 1); }
   const uint16_t* ports(uint32_t w) const { return results_.blocks[w].ports; }
@@ -121,9 +135,9 @@ template <typename Settle>
 class DroppedKinds {
  public:
   explicit DroppedKinds(Settle settle) : settle_(std::move(settle)) {}
-  void add(uint64_t steps, uint32_t came, uint32_t cut) {
+  void add(uint64_t steps, uint32_t packets, uint32_t came, uint32_t cut) {
     DroppedKind& kind = of(steps);
-    ++kind.packets;
+    kind.packets += packets;
     kind.came += came;
     kind.cut += cut;
   }
@@ -222,7 +236,7 @@ bool DeviceRunner::takes_unfilled(const Program& program, const FrameResults& re
   }
   const ResultBlocks blocks(results, count);
   for (uint32_t w = 0; w < blocks.blocks(); ++w) {
-    for (uint64_t left = blocks.others(w); left != 0; left &= left - 1) {
+    for (uint64_t left = blocks.others(w) & ~blocks.summed(w); left != 0; left &= left - 1) {
       const Steps steps = unpack_frame_result(results.words[w * 64 + std::countr_zero(left)]).steps;
       if (steps.redo || steps.visited == 0) return false;
       if (last_stage(program, steps).next[steps.output & 15] != kPathDropped) return false;
@@ -275,11 +289,19 @@ bool DeviceRunner::take_unfilled(size_t n, InFlight& a) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
       hits.add(results.details[i].rule, a.records[i].bytes - (list != 0 ? trims.end(i) : 0));
     }
-    for (uint64_t left = blocks.others(w); left != 0; left &= left - 1) {
+    // Where rules are counted, each packet's own is looked at.
+    const uint64_t summed = hits ? 0 : blocks.summed(w);
+    if (summed != 0) {
+      blocks.each_kind(w, [&](const FrameDrops& kind) {
+        dropped.add(kind.steps, static_cast<uint32_t>(std::popcount(kind.packets)), kind.bytes, kind.cut);
+        came -= kind.bytes;
+      });
+    }
+    for (uint64_t left = blocks.others(w) & ~summed; left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
       const uint32_t bytes = a.records[i].bytes;
       const FrameResult r = unpack_frame_result(results.words[i]);
-      dropped.add(results.words[i] & kFrameStepBits, bytes, r.cut);
+      dropped.add(results.words[i] & kFrameStepBits, 1, bytes, r.cut);
       came -= bytes;
       if (hits && (r.steps.visited >> list & 1) != 0)
         hits.add(results.details[i].rule, list == 0 ? bytes : bytes - r.cut);

@@ -131,6 +131,20 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
   HostWords::store64(out, key_result(walker, tag));
 }
 
+// Adds a dropped packet to those of its kind in its half of the block, where there is room for the kind.
+void sum_drop(FrameBlock& block, uint32_t i, uint64_t word, uint32_t bytes) {
+  const uint32_t half = i / 32 % 2, bit = uint32_t{1} << i % 32;
+  FrameDrops* const kinds = block.drops[half];
+  if (block.dropped[half] == 0) std::fill_n(kinds, FrameBlock::kDropKinds, FrameDrops{});
+  const auto steps = static_cast<uint32_t>(word & kFrameStepBits);
+  for (FrameDrops* kind = kinds; kind != kinds + FrameBlock::kDropKinds; ++kind) {
+    if (kind->packets != 0 && kind->steps != steps) continue;
+    *kind = {steps, kind->packets | bit, kind->bytes + bytes, kind->cut + cut_of(word)};
+    block.dropped[half] |= bit;
+    return;
+  }
+}
+
 // The same for a frame: as a lane of a kernel does it that reaches the host's memory, over a copy of what crosses. The
 // frames of `pool` lie at `from`.
 void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& record, const std::byte* from,
@@ -150,6 +164,7 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
   const uint32_t half = i / 32 % 2, bit = i % 32;
   if (bit == 0) block.usual[half] = block.bytes[half] = 0;
   if (bit == 0) block.trim[half] = {};
+  if (bit == 0) block.dropped[half] = 0;
   block.bytes[half] += record.bytes;
   block.ports[i % FrameBlock::kRecords] = walker.packet.port;
   if (is_usual_frame(result, usual_stages(program.end))) {
@@ -158,6 +173,7 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
     if (block.trim[half].word != trim.word) block.bytes[half] |= FrameBlock::kTrimmed;
     block.usual[half] |= uint32_t{1} << bit;
   }
+  if (is_summed_drop(result, walker)) sum_drop(block, i, result, record.bytes);
   results.words[i] = result;
   // A kernel stores those alone that somebody reads.
   for (uint32_t k = i / 32 * 32; k <= i && (bit == 31 || i + 1 == count); ++k)
