@@ -113,8 +113,8 @@ TEST_F(CliSuiteTest, EveryKindOfPacketHasARateBesideThatOfPlainIpv4) {
   const Json report = said.json();
   std::map<std::string, Json> rows;
   for (const Json& row : report["results"]) rows[row["case"]] = row;
-  EXPECT_EQ(rows.size(), 15u);
-  EXPECT_EQ(report["verified"]["sample"], 8 * 2000);
+  EXPECT_EQ(rows.size(), 32u);
+  EXPECT_EQ(report["verified"]["sample"], 17 * 2000);
   for (const char* kind : {"ipv6", "vlan", "qinq", "fragments", "options", "imix", "mixed"}) {
     ASSERT_TRUE(rows.contains(kind)) << kind;
     EXPECT_GE(rows[kind]["forwarded_part"], 0.9) << kind;
@@ -125,6 +125,20 @@ TEST_F(CliSuiteTest, EveryKindOfPacketHasARateBesideThatOfPlainIpv4) {
                        rows[kind]["values"][round].get<double>() / rows["ipv4"]["values"][round].get<double>());
     }
   }
+  for (const auto& [share, passed] : {std::pair("drop/0", 1.0), std::pair("drop/10", 0.9),
+                                      std::pair("drop/50/runs", 0.5), std::pair("drop/100", 0.0)}) {
+    ASSERT_TRUE(rows.contains(share)) << share;
+    EXPECT_NEAR(rows[share]["forwarded_part"].get<double>(), passed, 0.1) << share;
+  }
+  ASSERT_TRUE(rows.contains("drop/50/of_drop/0"));
+  // The lowest ratio is the first row.
+  double least = 0;
+  for (const Json& row : report["results"]) {
+    if (row["unit"] != "1") break;
+    EXPECT_GE(row["median"].get<double>(), least);
+    least = row["median"];
+  }
+  EXPECT_GT(least, 0);
   const Said spoiled = sluice(few + "--spoil-check");
   EXPECT_EQ(spoiled.code, 5);
   EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;

@@ -1,7 +1,8 @@
 // sluice bench kinds: the standard graph on each kind of packet that networks have, beside plain IPv4 of the same
-// rounds, so that no kind is far slower than the others unseen.
-// host only
+// rounds, and a filter by the share of packets that it drops, beside the same filter when it drops none: so that no
+// kind and no share is far slower than the others unseen. host only
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "apps/sluice/inputs.h"
@@ -44,6 +45,21 @@ constexpr Kind kKinds[] = {
     {"mixed", 0, 0.3, 0.3, Change::kAny},
 };
 constexpr uint32_t kMostAdded = 16;
+
+// Of a list that denies by source port, and of which part of the packets; in runs: of so many packets in a row.
+struct Share {
+  const char* name;
+  double dropped;
+  uint32_t run = 1;
+};
+// The first is what the others are compared with.
+constexpr Share kShares[] = {{"drop/0", 0},    {"drop/1", 0.01},          {"drop/10", 0.1},
+                             {"drop/30", 0.3}, {"drop/50", 0.5},          {"drop/90", 0.9},
+                             {"drop/100", 1},  {"drop/10/runs", 0.1, 64}, {"drop/50/runs", 0.5, 64}};
+constexpr const char* kFilter =
+    "deny tcp from any port 40000-65535 to any\ndeny udp from any port 40000-65535 to any\n"
+    "permit ip from any to any\n";
+constexpr uint16_t kDeniedPort = 50'000, kPermittedPort = 20'000;
 
 void insert(uint8_t* frame, FrameHeader& header, uint32_t at, std::initializer_list<uint8_t> bytes) {
   std::memmove(frame + at + bytes.size(), frame + at, header.captured - at);
@@ -108,7 +124,22 @@ bool is_of(const Kind& kind, const uint8_t* frame, const FrameHeader& header) {
          options == (kind.change == Change::kOptions);
 }
 
-void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint64_t seed) {
+// Gives a plain frame of TCP or UDP the port by which it is dropped or not; others have none, and pass.
+void choose_fate(uint8_t* frame, const Share& share, uint64_t number, uint64_t seed) {
+  if (const uint8_t protocol = frame[kEthernetBytes + 9]; protocol != kProtocolTcp && protocol != kProtocolUdp) return;
+  const uint64_t random = mix64(seed + number);
+  bool dropped = static_cast<double>(random >> 11) * 0x1p-53 < share.dropped;
+  if (share.run > 1) {
+    const auto before = static_cast<double>(number / share.run);
+    dropped = std::floor((before + 1) * share.dropped) > std::floor(before * share.dropped);
+  }
+  const auto spread = static_cast<uint16_t>(random & 1023);
+  store_be16(frame + kEthernetBytes + 20, static_cast<uint16_t>((dropped ? kDeniedPort : kPermittedPort) + spread));
+}
+
+// `share`: of plain packets, or nullptr.
+void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint64_t seed,
+                const Share* share = nullptr) {
   TrafficOptions t;
   t.packets = kCaptured;
   t.flows = kCaptured;
@@ -137,6 +168,7 @@ void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint6
   for (uint64_t i = 0; i < kCaptured; ++i) {
     FrameHeader header = generator.next(frame.data());
     change_frame(frame.data(), header, kind.change, kind.change == Change::kAny ? i : 4 * i);
+    if (share != nullptr) choose_fate(frame.data(), *share, i, seed);
     if (!is_of(kind, frame.data(), header))
       fail(Exit::kCheckFailed, fmt::format("packet {} made for '{}' is not of that kind", i + 1, kind.name));
     if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
@@ -145,7 +177,8 @@ void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint6
 }
 
 Exit bench_kinds(const BenchOptions& o) {
-  const OpenDevices none = open_devices(o.device);
+  const OpenDevices devices = open_devices(o.device);
+  const bool host = devices.options.devices.empty();
   BenchFolder folder;
   Progress progress("");
   progress.step("generating tables and traffic");
@@ -160,13 +193,13 @@ Exit bench_kinds(const BenchOptions& o) {
   hash.update(routes);
   StandardGraph graph;
   graph.acl = folder / "rules";
-  graph.acl_algorithm = acl_algorithm_on(none, "");
+  graph.acl_algorithm = acl_algorithm_on(devices, "");
   graph.routes = {folder / "routes"};
   graph.permit_by_default = true;
   // A router with addresses of its own processes options.
   graph.icmp_errors = true;
   graph.icmp_sources = {"192.0.2.1", "2001:db8::1"};
-  const LpmNames names = route_algorithms_on(none, "");
+  const LpmNames names = route_algorithms_on(devices, "");
   graph.route_algorithm = names.algorithm4;
   graph.route_algorithm6 = names.algorithm6;
   write_text(graph.acl, rules);
@@ -174,54 +207,87 @@ Exit bench_kinds(const BenchOptions& o) {
   InputSet inputs;
   const Rib rib = read_routes(inputs, graph.routes, nullptr);
 
-  std::vector<std::unique_ptr<Pipeline>> pipelines;
-  std::vector<std::shared_ptr<FrameCache>> frames;
+  // What is measured: `base`, the number of the row that it is compared with.
+  struct Measured {
+    Case row;
+    size_t base;
+    double fewest, most;  // part of the packets that is forwarded
+    std::unique_ptr<Pipeline> pipeline;
+    std::shared_ptr<FrameCache> frames;
+  };
+  std::vector<Measured> all;
   Verified verified{0, 0, "linear, trie"};
-  for (const Kind& kind : kKinds) {
-    progress.step(fmt::format("checking {}", kind.name));
-    const std::string capture = folder / fmt::format("{}.pcap", kind.name);
-    write_kind(capture, kind, rib, o.seed);
+  const auto add = [&](const char* name, const StandardGraph& of, size_t base, double fewest, double most,
+                       auto&& write) {
+    progress.step(fmt::format("checking {}", name));
+    const std::string capture = folder / fmt::format("{}.pcap", all.size());
+    write(capture);
     hash.update(need(sha256_of_file(capture), Exit::kIo));
-    check_graph(o, graph, capture, folder, kind.name, verified);
-    StandardGraph mine = graph;
+    check_graph(o, of, capture, folder, name, verified);
+    StandardGraph mine = of;
     mine.in = capture;
     mine.in_memory = true;
-    mine.limit = o.packets != 0 ? o.packets : 2'000'000;
-    pipelines.push_back(parse_pipeline(need(standard_graph_text(mine)), "standard graph", {}));
-    // The graphs differ in their captures alone.
-    if (pipelines.size() == 1)
-      load_pipeline_tables(*pipelines[0], {});
+    mine.limit = o.packets != 0 ? o.packets : host ? 2'000'000 : 200'000'000;
+    auto pipeline = parse_pipeline(need(standard_graph_text(mine)), "standard graph", {});
+    // The graphs of a base differ in their captures alone.
+    if (base == all.size())
+      load_pipeline_tables(*pipeline, {});
     else
-      pipelines.back()->tables = pipelines[0]->tables;
-    frames.push_back(std::make_shared<FrameCache>());
+      pipeline->tables = all[base].pipeline->tables;
+    all.push_back({{name, "Mpackets/s", {}}, base, fewest, most, std::move(pipeline), std::make_shared<FrameCache>()});
+  };
+  for (const Kind& kind : kKinds) {
+    add(kind.name, graph, 0, kFewestForwarded, 1,
+        [&](const std::string& file) { write_kind(file, kind, rib, o.seed); });
+  }
+  StandardGraph filter = graph;
+  filter.icmp_errors = false;
+  filter.acl = folder / "filter";
+  write_text(filter.acl, kFilter);
+  hash.update(std::string(kFilter));
+  const size_t first_share = all.size();
+  for (const Share& share : kShares) {
+    // A twentieth of the packets is ICMP, which has no port.
+    const double passes = 1 - share.dropped, off = 0.1;
+    add(share.name, filter, first_share, passes - off, passes + off,
+        [&](const std::string& file) { write_kind(file, kKinds[0], rib, o.seed, &share); });
   }
 
   // In turns, so that what the machine does besides falls on all kinds.
-  std::vector<Case> cases, ratios;
-  for (const Kind& kind : kKinds) cases.push_back({kind.name, "Mpackets/s", {}});
   BenchOptions once = o;
   once.repetitions = 1;
   for (unsigned round = 0; round < o.repetitions; ++round) {
-    for (size_t k = 0; k < std::size(kKinds); ++k) {
-      Case one = measure_pipeline(once, none, *pipelines[k], 256, kKinds[k].name, frames[k], progress);
-      if (const double part = one.more["forwarded_part"]; part < kFewestForwarded)
-        fail(Exit::kCheckFailed,
-             fmt::format("{}: only {:.0f} % of its packets are forwarded", kKinds[k].name, 100 * part));
-      cases[k].values.push_back(one.values[0]);
-      cases[k].more = std::move(one.more);
+    for (Measured& m : all) {
+      if (!m.row.reason.empty()) continue;
+      Case one = measure_pipeline(once, devices, *m.pipeline, host ? 256 : 4096, m.row.name, m.frames, progress);
+      if (!one.reason.empty()) {
+        m.row = std::move(one);
+        continue;
+      }
+      if (const double part = one.more["forwarded_part"]; part < m.fewest || part > m.most)
+        fail(Exit::kCheckFailed, fmt::format("{}: {:.0f} % of its packets are forwarded", m.row.name, 100 * part));
+      m.row.values.push_back(one.values[0]);
+      m.row.more = std::move(one.more);
     }
   }
-  for (size_t k = 1; k < std::size(kKinds); ++k) {
-    Case ratio{std::string(kKinds[k].name) + "/of_ipv4", "1", {}};
-    for (unsigned round = 0; round < o.repetitions; ++round)
-      ratio.values.push_back(cases[k].values[round] / cases[0].values[round]);
+  std::vector<Case> cases, ratios;
+  for (size_t k = 0; k < all.size(); ++k) {
+    const Case &row = all[k].row, &base = all[all[k].base].row;
+    if (all[k].base == k || row.values.size() != base.values.size()) continue;
+    Case ratio{fmt::format("{}/of_{}", row.name, base.name), "1", {}};
+    for (size_t round = 0; round < row.values.size(); ++round)
+      ratio.values.push_back(row.values[round] / base.values[round]);
     ratios.push_back(std::move(ratio));
   }
-  cases.insert(cases.end(), ratios.begin(), ratios.end());
+  // The worst first.
+  std::stable_sort(ratios.begin(), ratios.end(),
+                   [](const Case& a, const Case& b) { return median(a.values) < median(b.values); });
+  for (Measured& m : all) cases.push_back(std::move(m.row));
+  cases.insert(cases.begin(), ratios.begin(), ratios.end());
   progress.clear();
   return bench_report(o, "kinds", hash.finish(), verified, std::move(cases),
-                      {{"device", none.label},
-                       {"gpu", ""},
+                      {{"device", devices.label},
+                       {"gpu", gpu_name(devices)},
                        {"workers", o.workers},
                        {"routes4", rib.routes4().size()},
                        {"routes6", rib.routes6().size()}});
@@ -237,7 +303,8 @@ void add_bench_kinds(Command bench) {
   Command sub = add_subcommand(
       bench, "kinds", "Subcommands",
       "Measures the standard graph by kind of packet: IPv4, IPv6, VLAN, QinQ, fragments, options, IMIX and a mix of "
-      "all, in turns, and the ratio of each rate to that of plain IPv4",
+      "all, and a filter by the share of packets that it drops, in turns, and the ratio of each rate to that of plain "
+      "IPv4 and of no drops, the lowest first",
       "sluice bench kinds\nsluice bench kinds --ipv4 900000 --ipv6 160000 --workers 2 -o json", [o] {
         o->standing = {.lists = true, .routes = true};
         return bench_kinds(*o);
@@ -256,6 +323,7 @@ void add_bench_kinds(Command bench) {
       ->capture_default_str();
   sub->add_option("--packets", o->packets, "Packets per kind, worker and round (default 2,000,000)")->type_name("N");
   add_workers_option(*sub, o->workers);
+  add_device_options(*sub, o->device, true);
   sub->add_option("--repetitions", o->repetitions, "Rounds, at least 5")
       ->check(Range(5u, 1000u))
       ->type_name("N")

@@ -28,8 +28,8 @@ const std::vector<Suite>& own_suites() {
        "of SLUICE_DATA, or of random ones of that size."},
       {"traffic-kinds", "Kinds of packets",
        "The pipeline with access list, routes, neighbours and options on each kind, in turns; of_ipv4: the ratio to "
-       "the "
-       "rate of plain IPv4 of the same rounds."},
+       "the rate of plain IPv4 of the same rounds. drop/N: a filter that drops N % of its packets at random (/runs: 64 "
+       "in a row); of_drop/0: the ratio to the same filter when it drops none. The lowest ratio comes first."},
       {"peers", "Other implementations of the same run",
        "DPDK's lookups, and zlib's and ISA-L's CRC-32, beside the project's own on the same keys; live/: the highest "
        "rate without loss of a cable, of the kernel's forwarding, of an XDP program that redirects frames unread, and "

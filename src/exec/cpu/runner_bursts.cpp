@@ -203,8 +203,12 @@ namespace {
 template <typename Length>
 uint32_t sum_of(uint32_t lanes, Length&& length) {
   uint32_t sum = 0;
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i)
-    sum += length(i) & (0u - uint32_t{(lanes & FastBurst::kLane[i]) != 0});
+  if (lanes == ~uint32_t{0}) {
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) sum += length(i);
+  } else {
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i)
+      sum += length(i) & (0u - uint32_t{(lanes & FastBurst::kLane[i]) != 0});
+  }
   return sum;
 }
 

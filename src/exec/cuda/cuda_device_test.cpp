@@ -154,6 +154,10 @@ class CudaDeviceTest : public ::testing::TestWithParam<const char*> {
         ASSERT_EQ(block.is_usual(i), want.usual) << i;
         if (block.has_word(i)) {
           ASSERT_EQ(results.words[i], want.word) << i;
+        } else if (!want.usual) {
+          ASSERT_TRUE(block.is_summed(i) && is_summed_drop(want.word, want.walker)) << i;
+          ASSERT_EQ(block.summed_word(i), want.word & FrameDrops::kMeant) << i;
+          ++summed_;
         } else {
           ASSERT_EQ(block.trim[i / 32 % 2].word, trim_of(want.word).word) << i;
         }
@@ -161,6 +165,12 @@ class CudaDeviceTest : public ::testing::TestWithParam<const char*> {
         bytes[i / 32 % 2] = (i % 32 == 0 ? 0 : bytes[i / 32 % 2]) + want.record.bytes;
         if (i % 32 == 31 || i + 1 == count) {
           ASSERT_EQ(block.bytes[i / 32 % 2] & ~FrameBlock::kTrimmed, bytes[i / 32 % 2]) << i;
+          block.each_kind(i / 32 % 2, [&](const FrameDrops& kind) {
+            uint32_t its = 0;
+            for (uint32_t k = i / 32 * 32; k <= i; ++k)
+              its += (kind.packets >> k % 32 & 1) != 0 ? frames.records[k].bytes : 0;
+            EXPECT_EQ(kind.bytes, its) << i;
+          });
         }
         const Packet& p = want.walker.packet;
         if (asked.key_out != 0) {
@@ -199,6 +209,7 @@ class CudaDeviceTest : public ::testing::TestWithParam<const char*> {
   }
 
   std::unique_ptr<Device> device_;
+  uint32_t summed_ = 0;  // dropped packets that were seen in sums
   Tables tables_{11};
   std::unique_ptr<Loaded> loaded_;
 };
@@ -266,6 +277,7 @@ TEST_P(CudaDeviceTest, FramesEqualTheHost) {
   for (const Named& named : frame_programs(tables_)) {
     for (const DeviceMode mode : {DeviceMode::kLaunch, DeviceMode::kPersistent}) run_frames(named, items, mode);
   }
+  EXPECT_GT(summed_, 100u);
 }
 
 TEST_P(CudaDeviceTest, RefusesWhatCannotRun) {

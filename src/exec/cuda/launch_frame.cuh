@@ -180,25 +180,24 @@ __device__ __forceinline__ void say_ended(const LaunchArguments& a, uint32_t blo
   store_release_sys(a.said, a.serial);
 }
 
-// Sums the dropped packets of a warp by kind. Called by all lanes; `mine`: this one has one, with this word.
-__device__ __forceinline__ void sum_drops(FrameBlock& block, uint32_t half, bool mine, uint64_t word, uint32_t bytes,
-                                          uint32_t lane) {
+// Sums the dropped packets of a warp by kind, and gives those that are summed. Called by all lanes; `mine`: this one
+// has one, with this word.
+__device__ __forceinline__ uint32_t sum_drops(FrameBlock& block, uint32_t half, bool mine, uint64_t word,
+                                              uint32_t bytes, uint32_t lane) {
   const uint32_t all = __ballot_sync(kAll, mine);
   uint32_t left = all;
-  if (all != 0) {
-    const auto steps = static_cast<uint32_t>(word & kFrameStepBits);
-#pragma unroll
-    for (uint32_t k = 0; k < FrameBlock::kDropKinds; ++k) {
-      const uint32_t its = __shfl_sync(kAll, steps, left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0);
-      const bool same = (left >> lane & 1) != 0 && steps == its;
-      const uint32_t packets = __ballot_sync(kAll, same);
-      const uint32_t came = __reduce_add_sync(kAll, same ? bytes : 0u);
-      const uint32_t cut = __reduce_add_sync(kAll, same ? cut_of(word) : 0u);
-      if (lane == 0) block.drops[half][k] = {its, packets, came, cut};
-      left &= ~packets;
-    }
+  const uint64_t meant = word & FrameDrops::kMeant;
+#pragma unroll 1
+  for (uint32_t k = 0; left != 0 && k < FrameBlock::kDropKinds; ++k) {
+    const uint64_t its = __shfl_sync(kAll, meant, __ffs(static_cast<int>(left)) - 1);
+    const bool same = (left >> lane & 1) != 0 && meant == its;
+    const uint32_t packets = __ballot_sync(kAll, same);
+    const uint32_t came = __reduce_add_sync(kAll, same ? bytes : 0u);
+    if (lane == 0) block.drops[half][k] = {its, packets, came};
+    left &= ~packets;
   }
   if (lane == 0) block.dropped[half] = all & ~left;
+  return all & ~left;
 }
 
 // A warp's frames, of which this lane has number i, in `copies`.
@@ -240,10 +239,10 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
     block.bytes[i / 32 % 2] = bytes | (trimmed ? FrameBlock::kTrimmed : 0u);
     block.trim[i / 32 % 2].word = static_cast<uint16_t>(first_trim);
   }
-  sum_drops(block, i / 32 % 2, here && is_summed_drop(result, w), result, record.bytes, lane);
+  const uint32_t summed = sum_drops(block, i / 32 % 2, here && is_summed_drop(result, w), result, record.bytes, lane);
   if (here) {
     block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
-    if (!usual || trimmed) reinterpret_cast<uint64_t*>(a.out)[i] = result;
+    if (usual ? trimmed : (summed >> lane & 1) == 0) reinterpret_cast<uint64_t*>(a.out)[i] = result;
     if (a.details != nullptr) a.details[i] = frame_detail(w);
     if (a.marks != nullptr) a.marks[i] = w.packet.mark;
     if (a.nets != nullptr) a.nets[i] = frame_net(w);
@@ -257,13 +256,14 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
   const bool leaves = here && (result & kFrameRedo) == 0 && w.path != kPathDropped;
   const bool head = is_frame_head(a.slots, w.packet);
   if (a.slots.head != 0) {
-    // Frames that do not leave have heads that nobody reads.
+    // Frames that do not leave have heads that nobody reads. They are stored beside those of others: a line of the
+    // host's memory of which only a part is stored has to be read first.
     const uint32_t each = a.slots.head / 16;
     uint8_t* const heads = a.heads + size_t{i - lane} * a.slots.head;
-    const uint32_t lives = __ballot_sync(kAll, leaves && head);
-    for (uint32_t chunk = lane; chunk < 32 * each; chunk += 32) {
+    const bool some = __any_sync(kAll, leaves && head);
+    const uint32_t chunks = some ? __popc(__ballot_sync(kAll, here)) * each : 0;
+    for (uint32_t chunk = lane; chunk < chunks; chunk += 32) {
       const uint32_t frame = chunk / each, part = chunk % each;
-      if ((lives >> frame & 1) == 0) continue;
       const auto* words = reinterpret_cast<const uint32_t*>(copies + frame * a.slots.stride + part * 16);
       *reinterpret_cast<uint4*>(heads + chunk * 16) = make_uint4(words[0], words[1], words[2], words[3]);
     }

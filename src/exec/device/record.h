@@ -296,34 +296,54 @@ SLUICE_HD FrameResult unpack_frame_result(uint64_t word) {
 // Most packets of a flight are usual: they met all stages, left the last one by output 0, and may have lost some bytes
 // in front or at their end. A block for every 64 records follows the words of `count` records. Words of usual packets
 // are not stored where those of a half have all lost the same, so that the block says all. Dropped packets of a half
-// are summed by kind, as far as there is room for kinds, so that the host counts them without looking at their words.
-// With RecordShape::key_out a FrameDetail of each record follows the blocks.
+// are summed by kind, as far as there is room for kinds: the host counts them without looking at each, and their words
+// are not stored either. With RecordShape::key_out a FrameDetail of each record follows the blocks.
 //
-// Packets of a half that were dropped alike: the same stages, the same output of the last, the same reason.
+// Packets of a half that were dropped alike: they met the same stages, left the last by the same output for the same
+// reason, and lost as much at their ends.
 struct FrameDrops {
-  uint32_t steps;    // the word's kFrameStepBits
+  uint64_t word;     // of each, by kMeant
   uint32_t packets;  // as usual[]
   uint32_t bytes;    // captured
-  uint32_t cut;      // of these, what the packets were shortened by at their ends
+  static constexpr uint64_t kMeant = kFrameStepBits | uint64_t{kFrameMostCut} << 37;
 };
 struct FrameBlock {
   static constexpr uint32_t kRecords = 64;
-  static constexpr uint32_t kDropKinds = 2;  // of a half
+  static constexpr uint32_t kDropKinds = 4;  // of a half
   static constexpr uint32_t kTrimmed = uint32_t{1} << 31;
 
   uint32_t usual[2];    // bit i % 32 of [i / 32]
-  uint32_t bytes[2];    // captured, of the same halves, and kTrimmed: the half's words are all stored
-  uint32_t dropped[2];  // those that are in `drops`, which is stored where there are some
+  uint32_t bytes[2];    // captured, of the same halves, and kTrimmed: the words of usual packets are stored
+  uint32_t dropped[2];  // those that are in `drops`, whose kinds are stored up to the one that completes them
   FrameTrim trim[2];    // what each usual packet of the half lost, without kTrimmed
   uint16_t ports[kRecords];
   FrameDrops drops[2][kDropKinds];
 
   SLUICE_HD bool is_usual(uint32_t i) const { return (usual[i / 32 % 2] >> i % 32 & 1) != 0; }
+  SLUICE_HD bool is_summed(uint32_t i) const { return (dropped[i / 32 % 2] >> i % 32 & 1) != 0; }
   // Whether the word of record i is stored.
-  SLUICE_HD bool has_word(uint32_t i) const { return !is_usual(i) || (bytes[i / 32 % 2] & kTrimmed) != 0; }
+  SLUICE_HD bool has_word(uint32_t i) const {
+    return is_usual(i) ? (bytes[i / 32 % 2] & kTrimmed) != 0 : !is_summed(i);
+  }
+  // What is meant of the word of a packet that is summed.
+  SLUICE_HD uint64_t summed_word(uint32_t i) const {
+    uint64_t word = 0;
+    each_kind(i / 32 % 2, [&](const FrameDrops& kind) {
+      if ((kind.packets >> i % 32 & 1) != 0) word = kind.word;
+    });
+    return word;
+  }
+  // f(FrameDrops) for each kind of a half.
+  template <typename F>
+  SLUICE_HD void each_kind(uint32_t half, F&& f) const {
+    uint32_t left = dropped[half];
+    for (uint32_t k = 0; left != 0 && k < kDropKinds; ++k) {
+      f(drops[half][k]);
+      left &= ~drops[half][k].packets;
+    }
+  }
 };
-static_assert(sizeof(FrameBlock) == 220);
-static_assert(kFrameStepBits >> 32 == 0);
+static_assert(sizeof(FrameBlock) == 288 && alignof(FrameBlock) == 8);
 struct FrameDetail {
   uint32_t rule, next_hop;
 };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "exec/device/body.h"
 #include "exec/device/runner.h"
 #include "exec/device/trace.h"
@@ -44,11 +45,14 @@ class ResultBlocks {
   template <typename F>
   void each_kind(uint32_t w, F&& f) const {
     for (uint32_t half = 0; half < 2; ++half) {
-      if (!has(w, half) || results_.blocks[w].dropped[half] == 0) continue;
-      for (const FrameDrops& kind : results_.blocks[w].drops[half]) {
-        if (kind.packets != 0) f(kind);
-      }
+      if (has(w, half)) results_.blocks[w].each_kind(half, f);
     }
+  }
+  // A device has just stored them: memory gets the time to bring them.
+  void ask(uint32_t w) const {
+    if (w >= blocks()) return;
+    const auto* const at = reinterpret_cast<const std::byte*>(results_.blocks + w);
+    for (size_t line = 0; line < sizeof(FrameBlock); line += 64) prefetch_read(at + line);
   }
   // Captured, of all.
   uint64_t bytes(uint32_t w) const { return uint64_t{bytes(w, 0)} + bytes(w, 1); }
@@ -64,7 +68,7 @@ class ResultBlocks {
     return (results_.blocks[w].bytes[half] & FrameBlock::kTrimmed) != 0;
   }
   FrameTrim trim(uint32_t w, uint32_t half) const { return results_.blocks[w].trim[half]; }
-  uint64_t word(uint32_t i) const { return results_.words[i]; }
+  uint64_t stored_word(uint32_t i) const { return results_.words[i]; }
 
  private:
   bool has(uint32_t w, uint32_t half) const { return w * 64 + half * 32 < count_; }
@@ -82,9 +86,13 @@ class TakenTrims {
  public:
   TakenTrims(Batch& batch, const ResultBlocks& results) : batch_(batch), results_(results) {}
 
-  // Those of a block, whose usual packets are `usual`; returns what went at their ends. All blocks in their order.
-  uint32_t take(uint32_t w, uint64_t usual) {
-    if (to_.rows == nullptr && !results_.trims(w)) return 0;
+  // What the usual packets of a block lost together: all of it, and at their ends.
+  struct Lost {
+    uint32_t bytes = 0, end = 0;
+  };
+  // Those of a block, whose usual packets are `usual`. All blocks in their order.
+  Lost take(uint32_t w, uint64_t usual) {
+    if (to_.rows == nullptr && !results_.trims(w)) return {};
     if (to_.rows == nullptr) {
       to_ = batch_.trim_unfilled();
       std::fill_n(to_.rows, w * 64, FrameTrim{});
@@ -97,24 +105,23 @@ class TakenTrims {
       FrameTrim* const to = to_.rows + first;
       const bool lost = results_.trims(w, half);
       if (!lost || !results_.words_stored(w, half)) {
-        const FrameTrim all = lost ? results_.trim(w, half) : FrameTrim{};
-        std::fill_n(to, 32, all);
         // What others lost is in no sum.
-        for (uint32_t others = lost ? ~its : 0; others != 0; others &= others - 1)
-          to[std::countr_zero(others)] = FrameTrim{};
+        const FrameTrim all = lost ? results_.trim(w, half) : FrameTrim{};
+        for (uint32_t i = 0; i < 32; ++i)
+          to[i].word = static_cast<uint16_t>(all.word & (0u - uint32_t{(its & FastBurst::kLane[i]) != 0}));
         const auto packets = static_cast<uint32_t>(std::popcount(its));
         sum += packets * all.bytes();
         cut += packets * all.end();
         continue;
       }
       for (uint32_t i = 0; i < 32; ++i) {
-        to[i] = (its >> i & 1) != 0 ? trim_of(results_.word(first + i)) : FrameTrim{};
+        to[i] = (its >> i & 1) != 0 ? trim_of(results_.stored_word(first + i)) : FrameTrim{};
         sum += to[i].bytes();
         cut += to[i].end();
       }
     }
     to_.sums[w] = sum;
-    return cut;
+    return {sum, cut};
   }
   // Of a packet that was taken, at its end.
   uint32_t end(uint32_t row) const { return to_.rows != nullptr ? to_.rows[row].end() : 0; }
@@ -235,7 +242,10 @@ bool DeviceRunner::takes_unfilled(const Program& program, const FrameResults& re
     }
   }
   const ResultBlocks blocks(results, count);
+  constexpr uint32_t kAhead = 8;
+  for (uint32_t w = 0; w < kAhead; ++w) blocks.ask(w);
   for (uint32_t w = 0; w < blocks.blocks(); ++w) {
+    blocks.ask(w + kAhead);
     for (uint64_t left = blocks.others(w) & ~blocks.summed(w); left != 0; left &= left - 1) {
       const Steps steps = unpack_frame_result(results.words[w * 64 + std::countr_zero(left)]).steps;
       if (steps.redo || steps.visited == 0) return false;
@@ -278,13 +288,15 @@ bool DeviceRunner::take_unfilled(size_t n, InFlight& a) {
   TakenTrims trims(batch, blocks);
   uint64_t passed = 0, came = 0, cut = 0;
   Selection& sent = walk_->to(node.exits[usual_path - kPathExit]);
+  const uint64_t tail = offload.shape.tails != 0 ? kLentTail : 0;
+  walk_->share->sums.resize(blocks.blocks());
   for (uint32_t w = 0; w < blocks.blocks(); ++w) {
     const uint64_t usual = blocks.usual(w);
     std::memcpy(batch.ports() + w * 64, blocks.ports(w), sizeof(FrameBlock::ports));
     sent.or_word(w, usual);
-    passed += static_cast<uint64_t>(std::popcount(usual));
-    came += blocks.bytes(w);
-    cut += trims.take(w, usual);
+    const auto packets = static_cast<uint64_t>(std::popcount(usual));
+    uint64_t bytes = blocks.bytes(w);  // of those that pass, when the others have been taken off
+    const TakenTrims::Lost lost = trims.take(w, usual);
     for (uint64_t left = hits ? usual : 0; left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
       hits.add(results.details[i].rule, a.records[i].bytes - (list != 0 ? trims.end(i) : 0));
@@ -293,19 +305,25 @@ bool DeviceRunner::take_unfilled(size_t n, InFlight& a) {
     const uint64_t summed = hits ? 0 : blocks.summed(w);
     if (summed != 0) {
       blocks.each_kind(w, [&](const FrameDrops& kind) {
-        dropped.add(kind.steps, static_cast<uint32_t>(std::popcount(kind.packets)), kind.bytes, kind.cut);
-        came -= kind.bytes;
+        const auto its = static_cast<uint32_t>(std::popcount(kind.packets));
+        dropped.add(kind.word & kFrameStepBits, its, kind.bytes, its * cut_of(kind.word));
+        bytes -= kind.bytes;
       });
     }
     for (uint64_t left = blocks.others(w) & ~summed; left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
-      const uint32_t bytes = a.records[i].bytes;
-      const FrameResult r = unpack_frame_result(results.words[i]);
-      dropped.add(results.words[i] & kFrameStepBits, 1, bytes, r.cut);
-      came -= bytes;
-      if (hits && (r.steps.visited >> list & 1) != 0)
-        hits.add(results.details[i].rule, list == 0 ? bytes : bytes - r.cut);
+      const uint32_t its = a.records[i].bytes;
+      const FrameBlock& block = results.blocks[w];
+      const uint64_t word = block.is_summed(i) ? block.summed_word(i) : results.words[i];
+      const FrameResult r = unpack_frame_result(word);
+      dropped.add(word & kFrameStepBits, 1, its, r.cut);
+      bytes -= its;
+      if (hits && (r.steps.visited >> list & 1) != 0) hits.add(results.details[i].rule, list == 0 ? its : its - r.cut);
     }
+    walk_->share->sums[w] = {usual, bytes - lost.bytes + packets * tail};
+    passed += packets;
+    came += bytes;
+    cut += lost.end;
   }
   dropped.settle();
   count_alike(program, usual_stages(offload.end), passed, came, cut);
@@ -381,6 +399,7 @@ Selection DeviceRunner::take_frames(size_t n, InFlight& a) {
   const auto word_of = [&](uint32_t i) {
     const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
     if (block.has_word(i)) return results.words[i];
+    if (block.is_summed(i)) return block.summed_word(i);
     return usual | trim_bits(block.trim[i / 32 % 2]) | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48;
   };
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];

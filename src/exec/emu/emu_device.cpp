@@ -136,10 +136,10 @@ void sum_drop(FrameBlock& block, uint32_t i, uint64_t word, uint32_t bytes) {
   const uint32_t half = i / 32 % 2, bit = uint32_t{1} << i % 32;
   FrameDrops* const kinds = block.drops[half];
   if (block.dropped[half] == 0) std::fill_n(kinds, FrameBlock::kDropKinds, FrameDrops{});
-  const auto steps = static_cast<uint32_t>(word & kFrameStepBits);
+  word &= FrameDrops::kMeant;
   for (FrameDrops* kind = kinds; kind != kinds + FrameBlock::kDropKinds; ++kind) {
-    if (kind->packets != 0 && kind->steps != steps) continue;
-    *kind = {steps, kind->packets | bit, kind->bytes + bytes, kind->cut + cut_of(word)};
+    if (kind->packets != 0 && kind->word != word) continue;
+    *kind = {word, kind->packets | bit, kind->bytes + bytes};
     block.dropped[half] |= bit;
     return;
   }

@@ -213,8 +213,12 @@ bool all_at(const uint16_t* port, uint64_t bits, uint16_t its) {
   for (uint32_t i = 0; i < 64; i += 8) {
     Eight ports;
     std::memcpy(&ports, port + i, sizeof ports);
-    const auto named = ((Eight{} + static_cast<uint16_t>(bits >> i & 255)) & kBits) != 0;
-    differs |= (ports ^ its) & reinterpret_cast<Eight>(named);
+    ports ^= its;
+    if (bits != ~uint64_t{0}) {
+      const auto named = ((Eight{} + static_cast<uint16_t>(bits >> i & 255)) & kBits) != 0;
+      ports &= reinterpret_cast<Eight>(named);
+    }
+    differs |= ports;
   }
   uint64_t half[2];
   std::memcpy(half, &differs, sizeof half);
@@ -222,9 +226,10 @@ bool all_at(const uint16_t* port, uint64_t bits, uint16_t its) {
 }
 
 // Counts packets of a batch by their port, and returns all of them together. `end`: as Ports::end. `word(w, bits)` is
-// called for each 64 rows that have some.
+// called for each 64 rows that have some. `sums`: as JobShare's.
 template <typename Word>
-PortCounters count_by_port(Batch& batch, const Selection& rows, PortCounters* ports, size_t& end, Word&& word) {
+PortCounters count_by_port(Batch& batch, const Selection& rows, std::span<const JobShare::Passed> sums,
+                           PortCounters* ports, size_t& end, Word&& word) {
   PortCounters sum;
   const uint16_t* const port_of = batch.ports();
   size_t last = 0;
@@ -234,7 +239,8 @@ PortCounters count_by_port(Batch& batch, const Selection& rows, PortCounters* po
     const auto packets = static_cast<uint64_t>(std::popcount(bits));
     sum.packets += packets;
     word(w, bits);
-    const uint64_t bytes = batch.bytes(rows, w);
+    const bool known = w < sums.size() && sums[w].rows == bits && batch.unfilled() != nullptr;
+    const uint64_t bytes = known ? sums[w].bytes : batch.bytes(rows, w);
     sum.bytes += bytes;
     // All have one port, or the first and the last most often show that they have not. Where they have, a counter that
     // each reads, adds to and writes would make each wait for the one before.
@@ -259,7 +265,7 @@ PortCounters count_by_port(Batch& batch, const Selection& rows, PortCounters* po
 }  // namespace
 
 // Counts packets of a batch that left by an output; `rows` is used up.
-void Egress::count_sent(size_t o, Batch& batch, Selection& rows) {
+void Egress::count_sent(size_t o, Batch& batch, Selection& rows, std::span<const JobShare::Passed> sums) {
   RunReport::Sink& counters = outputs_[o]->sent;
   if (qos_ != nullptr) {
     const EgressQos::Counted most = qos_->count_noted(o, batch, rows);
@@ -269,9 +275,10 @@ void Egress::count_sent(size_t o, Batch& batch, Selection& rows) {
     ports_.of[most.port].packets += most.packets;
     ports_.of[most.port].bytes += most.bytes;
   }
-  const PortCounters sum = count_by_port(batch, rows, ports_.of.get(), ports_.end, [&](uint32_t w, uint64_t bits) {
-    if (qos_ != nullptr) qos_->count(o, batch, w, bits);
-  });
+  const PortCounters sum =
+      count_by_port(batch, rows, sums, ports_.of.get(), ports_.end, [&](uint32_t w, uint64_t bits) {
+        if (qos_ != nullptr) qos_->count(o, batch, w, bits);
+      });
   counters.packets += sum.packets;
   counters.bytes += sum.bytes;
 }
@@ -282,7 +289,8 @@ bool Egress::count(unsigned worker, Batch& batch, JobShare& share) {
   for (size_t s = 0; s < at_.size(); ++s) {
     Selection& rows = share.sent[s].rows;
     if (outputs_[at_[s]]->port == nullptr || rows.empty()) continue;
-    const PortCounters sum = count_by_port(batch, rows, own.ports.of.get(), own.ports.end, [](uint32_t, uint64_t) {});
+    const PortCounters sum =
+        count_by_port(batch, rows, share.sums, own.ports.of.get(), own.ports.end, [](uint32_t, uint64_t) {});
     Counted::Sent& sent = own.sent[at_[s]];
     sent.packets.add(sum.packets);
     sent.bytes.add(sum.bytes);
@@ -560,7 +568,7 @@ void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* le
         if (follow != share.followed.end() && follow->row == i) merged_.back().followed = follow->id;
       });
     } else if (!failed()) {
-      count_sent(o, batch, sent.rows);
+      count_sent(o, batch, sent.rows, share.sums);
     } else {
       drops_of(output.element, DropReason::kOutputFailed) += sent.rows.count();
     }

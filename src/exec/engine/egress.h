@@ -168,7 +168,8 @@ class Egress {
   void put_in_order(Job& job);
   void leave_in_order(bool all);
   // `o`: of outputs_.
-  void count_sent(size_t o, Batch& batch, Selection& rows);
+  // `sums`: as JobShare's.
+  void count_sent(size_t o, Batch& batch, Selection& rows, std::span<const JobShare::Passed> sums = {});
   void write(size_t o, std::vector<TxRecord>& records);
   void put(size_t o, std::vector<TxRecord>& records);
   bool marked(size_t o, const Batch& batch, const Selection& rows);

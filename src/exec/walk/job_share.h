@@ -37,6 +37,10 @@ struct JobShare {
     Selection rows;              // of the batch that came in
     std::vector<TxRecord> made;  // packets of batches that elements made
   };
+  // Of 64 rows of a batch that comes back from a device: those that it passed on, and their bytes together.
+  struct Passed {
+    uint64_t rows, bytes;
+  };
   Selection packets;
   Selection annotated;            // of these, those whose annotations were written
   std::vector<Sent> sent;         // by sink
@@ -49,6 +53,7 @@ struct JobShare {
   std::vector<FollowedRow> followed;  // rows of the batch, ascending
   OrderedPass* ordered = nullptr;     // of the batch, where the plan has nodes that take batches in order
   BroughtRegisters brought;           // of the batch, where a device says them
+  std::vector<Passed> sums;           // of a batch whose columns are unfilled; empty: not known
   // Where the frames of the batch lie, if not in its own memory: packed lines, which nobody writes to. The batch's
   // arena takes what becomes of them.
   std::span<const std::byte> lent;
@@ -59,6 +64,7 @@ struct JobShare {
     fates = nullptr;
     given_up = false;
     brought.has = 0;
+    sums.clear();
     annotated.clear();
     own_frames.clear();
     for (Sent& s : sent) {
