@@ -187,7 +187,7 @@ TEST_F(CliSuiteTest, FunctionsHaveARateByRoutesAndAHighestRateWithoutLossOnEachW
     }
   }
   for (const char* name : {"mirror/64B/cpu/x1/32/buffers_64/no-loss", "mirror/64B/cpu/x1/32/buffers_16/dropping",
-                           "mirror/64B/launch/staged/full/address/x1/32/buffers_16/no-loss/latency"})
+                           "mirror/64B/launch/staged/full/frame/x1/32/buffers_16/no-loss/latency"})
     EXPECT_TRUE(rows.contains(name)) << name << buffered.out;
 
   EXPECT_EQ(sluice(few + "--function mirror --part no-loss --ways cpu --spoil-check").code, 5);

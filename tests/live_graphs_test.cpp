@@ -358,7 +358,7 @@ TEST_F(LiveGraphsRouterTest, FramesLongerThanTheMtuAreTooBigAndTheOthersLeave) {
   }
   expect_in_order(*far, 0, 20);
   const Json report = done();
-  EXPECT_EQ(report["packets_out"], 20);
+  EXPECT_EQ(report["packets_out"], 20) << report.dump() << read("log");
   EXPECT_EQ(report["drops"].value("too-big", 0), 20) << report["drops"].dump();
 }
 

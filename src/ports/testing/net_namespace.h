@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -171,6 +173,7 @@ class Wire {
         bind(wire.fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
       return system_error(interface, errno);
     }
+    wire.wait_for_link(interface);
     return wire;
   }
 
@@ -215,6 +218,19 @@ class Wire {
   }
 
  private:
+  // A link that has just come up is used once the kernel's worker has seen it, up to seconds later on a busy machine;
+  // what is sent before that is lost, and the sender is told nothing. A link whose other end is down is not waited for
+  // for ever.
+  void wait_for_link(const std::string& interface) const {
+    ifreq request{};
+    interface.copy(request.ifr_name, IFNAMSIZ - 1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (ioctl(fd_.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) != 0 &&
+           (request.ifr_flags & IFF_RUNNING) == 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
   static constexpr int kIgnoreOutgoing = 23;  // PACKET_IGNORE_OUTGOING, Linux 4.20
   Wire() = default;
   TestFd fd_;
