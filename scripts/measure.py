@@ -229,6 +229,7 @@ TABLE = [
     M("windows_effect", "live", 300, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --effect --minutes 4"),
     M("vpp_acl", "vpp", 150, "integrations/vpp/bench.py --columns acl-plugin,cpu "
       "--lists acl1_1k,acl1_10k,fw1_10k,ipc1_10k,acl1_100k,fw1_100k,ipc1_100k"),
+    M("kinds_host16", "host16", 60, "sluice bench kinds --device cpu --ipv4 900000 --ipv6 160000 --repetitions 15"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
     M("priorities_chunks", "host16", 25, f"{PRIORITIES} --part chunks --workers 8 --rules 512 --repetitions 3 --packets 1000000"),
@@ -246,6 +247,7 @@ TABLE = [
     M("counting", "host16-rest", 10, "system_benches --benchmark_filter=counting --benchmark_repetitions=5 --benchmark_min_time=0.3 "
       "--benchmark_enable_random_interleaving=true", checked="packets of the run are counted alike with and without counters by tests"),
 
+    M("kinds_h200", "h200", 80, "sluice bench kinds --device cuda --ipv4 200000 --ipv6 50000 --sample 20000 --repetitions 5 --packets 40000000"),
     M("device_h200_classify", "h200", 15, "sluice bench classify --rules acl1_1k --algorithm tuple_space --device-only --mode persistent "
       "--workers 30 --repetitions 5 --frames 256,512,1024 --device cuda:0"),
     M("device_h200x4_one", "h200", 15, "sluice bench classify --device-only --mode persistent --rules acl1_1k --algorithm tuple_space "
