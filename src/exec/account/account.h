@@ -96,23 +96,7 @@ class Account {
   void stage(unsigned element, uint32_t came, uint64_t bytes, uint32_t dropped, const Lanes& lanes, uint64_t sign = 1) {
     arrive(element, sign * static_cast<uint64_t>(std::popcount(came)), sign * bytes);
     decide(element, came, lanes, sign);
-    if constexpr (requires { lanes.with(DropReason::kNone); }) {
-      if (fates_ == nullptr) {
-        for (uint32_t left = dropped; left != 0;) {
-          const DropReason reason = lanes.reason(static_cast<uint32_t>(std::countr_zero(left)));
-          const uint32_t same = left & lanes.with(reason);
-          drop(element, reason_to_leave(reason), sign * static_cast<uint64_t>(std::popcount(same)));
-          left &= ~same;
-        }
-        return;
-      }
-    }
-    for_lanes(dropped, [&](uint32_t i) {
-      const DropReason reason = reason_to_leave(lanes.reason(i));
-      drop(element, reason, sign);
-      if (fates_ != nullptr)
-        fates_[lanes.row(i)] = {lanes.rule(i), lanes.next_hop(i), static_cast<uint16_t>(element), reason};
-    });
+    if (dropped != 0) drop_lanes(element, dropped, lanes, sign);
   }
 
   // The rules that decided packets of a list's element, where they are counted and recorded.
@@ -143,6 +127,27 @@ class Account {
   WorkerStats stats;
 
  private:
+  // Not in line: most calls of stage() drop nothing.
+  template <typename Lanes>
+  [[gnu::noinline]] void drop_lanes(unsigned element, uint32_t dropped, const Lanes& lanes, uint64_t sign) {
+    if constexpr (requires { lanes.with(DropReason::kNone); }) {
+      if (fates_ == nullptr) {
+        for (uint32_t left = dropped; left != 0;) {
+          const DropReason reason = lanes.reason(static_cast<uint32_t>(std::countr_zero(left)));
+          const uint32_t same = left & lanes.with(reason);
+          drop(element, reason_to_leave(reason), sign * static_cast<uint64_t>(std::popcount(same)));
+          left &= ~same;
+        }
+        return;
+      }
+    }
+    for_lanes(dropped, [&](uint32_t i) {
+      const DropReason reason = reason_to_leave(lanes.reason(i));
+      drop(element, reason, sign);
+      if (fates_ != nullptr)
+        fates_[lanes.row(i)] = {lanes.rule(i), lanes.next_hop(i), static_cast<uint16_t>(element), reason};
+    });
+  }
   void add_dscp(std::span<const uint8_t> frame) { stats.dscp[dscp_of(frame)] += frame.size(); }
 
   unsigned worker_;
