@@ -95,7 +95,7 @@ class Account {
   template <typename Lanes>
   void stage(unsigned element, uint32_t came, uint64_t bytes, uint32_t dropped, const Lanes& lanes, uint64_t sign = 1) {
     arrive(element, sign * static_cast<uint64_t>(std::popcount(came)), sign * bytes);
-    decide(element, came, lanes, sign);
+    if (rules_ != nullptr) decide(element, came, lanes, sign);
     if (dropped != 0) drop_lanes(element, dropped, lanes, sign);
   }
 

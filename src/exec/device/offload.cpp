@@ -57,7 +57,7 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
       const StageTraits t = router.elements[node.elements[end]]->stage_traits();
       const bool gateway = (t.writes & kGateway) == kGateway;
       if (!t.on_keys || (t.reads & ~kKeyReads) != 0) break;
-      if ((t.writes & ~(kKeyWrites | (gateway ? kFieldDestination : 0))) != 0) break;
+      if ((t.writes & ~(kKeyWrites | (gateway ? FieldMask{kFieldDestination} : FieldMask{0}))) != 0) break;
       // The next hop that comes back has to be the one of the gateway.
       if ((writes & kFieldDestination) != 0 && (t.writes & kFieldNextHop) != 0) break;
       if (one_list && (writes & t.writes & kFieldRule) != 0) break;

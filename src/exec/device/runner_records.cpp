@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <span>
 
 #include "base/assert.h"
 #include "exec/device/runner.h"
@@ -33,6 +34,17 @@ uint32_t gateway_of_stage(const StageSlot& slot, uint32_t next_hop) {
   } else {
     return 0;
   }
+}
+
+// The first that is not 0 of what the stages that a packet met have for `value`. `of`: by kind of stage.
+using OfStage = uint32_t (*)(const StageSlot&, uint32_t value);
+uint32_t first_of_met(std::span<const OfStage> of, const Offload& offload, const Program& program, uint32_t visited,
+                      uint32_t value) {
+  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
+    const StageSlot& slot = program.stages[offload.begin + static_cast<uint32_t>(std::countr_zero(bits))];
+    if (const uint32_t found = of[slot.kind](slot, value); found != 0) return found;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -241,28 +253,18 @@ void DeviceRunner::apply(const PlanNode& node, const Offload& offload, const Pro
 
 // The mark of a packet whose result says that it has one: that of its rule in the one access list that it met.
 uint32_t DeviceRunner::mark_by_rule(const Offload& offload, const Program& program, uint32_t visited, uint32_t rule) {
-  using MarkOf = uint32_t (*)(const StageSlot&, uint32_t);
   static constexpr auto kMarks =
-      AllStages::table<MarkOf>([]<typename Stage>(TypeTag<Stage>) { return &mark_of_stage<Stage>; });
-  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
-    const StageSlot& slot = program.stages[offload.begin + static_cast<uint32_t>(std::countr_zero(bits))];
-    if (const uint32_t mark = kMarks[slot.kind](slot, rule); mark != 0) return mark;
-  }
-  return 0;
+      AllStages::table<OfStage>([]<typename Stage>(TypeTag<Stage>) { return &mark_of_stage<Stage>; });
+  return first_of_met(kMarks, offload, program, visited, rule);
 }
 
 // The gateway of a packet's next hop, which the one stage of those that it met gave that writes destinations, if it met
 // it (plan_offloads).
 uint32_t DeviceRunner::gateway_by_hop(const Offload& offload, const Program& program, uint32_t visited,
                                       uint32_t next_hop) {
-  using GatewayOf = uint32_t (*)(const StageSlot&, uint32_t);
   static constexpr auto kGateways =
-      AllStages::table<GatewayOf>([]<typename Stage>(TypeTag<Stage>) { return &gateway_of_stage<Stage>; });
-  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
-    const StageSlot& slot = program.stages[offload.begin + static_cast<uint32_t>(std::countr_zero(bits))];
-    if (const uint32_t gateway = kGateways[slot.kind](slot, next_hop); gateway != 0) return gateway;
-  }
-  return 0;
+      AllStages::table<OfStage>([]<typename Stage>(TypeTag<Stage>) { return &gateway_of_stage<Stage>; });
+  return first_of_met(kGateways, offload, program, visited, next_hop);
 }
 
 // The rule of the access list among the stages that a packet met, of which there is one at most where rules are counted

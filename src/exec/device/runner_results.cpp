@@ -22,6 +22,12 @@ void restore_net(Batch& batch, uint32_t row, uint8_t net) {
   batch.key(row).family = net_family(net);
 }
 
+// The word of a packet that is not usual, of a summed one what is meant of it.
+uint64_t word_of_other(const FrameResults& results, uint32_t i) {
+  const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
+  return block.is_summed(i) ? block.summed_word(i) : results.words[i];
+}
+
 // Results of a batch of which no row is missing, by blocks of 64. Nobody writes a half of the last block that has no
 // records: it is as some flight before has left it. So are the words of usual packets in halves that have all lost the
 // same.
@@ -313,8 +319,7 @@ bool DeviceRunner::take_unfilled(size_t n, InFlight& a) {
     for (uint64_t left = blocks.others(w) & ~summed; left != 0; left &= left - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
       const uint32_t its = a.records[i].bytes;
-      const FrameBlock& block = results.blocks[w];
-      const uint64_t word = block.is_summed(i) ? block.summed_word(i) : results.words[i];
+      const uint64_t word = word_of_other(results, i);
       const FrameResult r = unpack_frame_result(word);
       dropped.add(word & kFrameStepBits, 1, its, r.cut);
       bytes -= its;
@@ -398,8 +403,8 @@ Selection DeviceRunner::take_frames(size_t n, InFlight& a) {
   const uint64_t usual = usual_stages(offload.end);
   const auto word_of = [&](uint32_t i) {
     const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
+    if (!block.is_usual(i)) return word_of_other(results, i);
     if (block.has_word(i)) return results.words[i];
-    if (block.is_summed(i)) return block.summed_word(i);
     return usual | trim_bits(block.trim[i / 32 % 2]) | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48;
   };
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];
