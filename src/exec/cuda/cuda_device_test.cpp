@@ -177,11 +177,18 @@ class CudaDeviceTest : public ::testing::TestWithParam<const char*> {
           ASSERT_EQ(results.details[i].rule, p.rule) << i;
           ASSERT_EQ(results.details[i].next_hop, p.next_hop) << i;
         }
-        if (asked.mark_out != 0) ASSERT_EQ(marks_of(asked, results, count)[i], p.mark) << i;
-        if (asked.net_out != 0) ASSERT_EQ(nets_of(asked, results, count)[i], frame_net(want.walker)) << i;
-        if (asked.paint_out != 0) ASSERT_EQ(paints_of(asked, results, count)[i], p.paint) << i;
-        if (asked.tails != 0 && p.appended != 0)
+        if (asked.mark_out != 0) {
+          ASSERT_EQ(marks_of(asked, results, count)[i], p.mark) << i;
+        }
+        if (asked.net_out != 0) {
+          ASSERT_EQ(nets_of(asked, results, count)[i], frame_net(want.walker)) << i;
+        }
+        if (asked.paint_out != 0) {
+          ASSERT_EQ(paints_of(asked, results, count)[i], p.paint) << i;
+        }
+        if (asked.tails != 0 && p.appended != 0) {
           ASSERT_EQ(memcmp(tails_of(asked, results, count) + i, want.frame() + p.end - kTailBytes, kTailBytes), 0) << i;
+        }
         if (!want.leaves) continue;
         if (is_frame_head(Frames::kSlots, p)) {
           // What is appended comes back as a tail.
