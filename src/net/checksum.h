@@ -56,11 +56,18 @@ SLUICE_HD bool ipv4_checksum_ok20(uint64_t w0, uint64_t w1, uint32_t w2) {
   return static_cast<uint16_t>(sum + (sum >> 16)) == 0xffff;
 }
 
+// The sum of the 32-bit words of `bytes` (a multiple of 4), in memory order.
+SLUICE_HD uint64_t checksum_words(const uint8_t* data, uint32_t bytes) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < bytes; i += 4) sum += load_le32(data + i);
+  return sum;
+}
+
 // True when the header of `header_bytes` (20..60, a multiple of 4) carries the right checksum.
 SLUICE_HD bool ipv4_checksum_ok(const uint8_t* header, uint32_t header_bytes) {
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < header_bytes; i += 4) sum += load_le32(header + i);
-  return checksum_fold(sum) == 0xffff;
+  const uint64_t w0 = load_le64(header), w1 = load_le64(header + 8);
+  const uint64_t sum = (w0 & 0xffffffffu) + (w0 >> 32) + (w1 & 0xffffffffu) + (w1 >> 32);
+  return checksum_fold(sum + checksum_words(header + 16, header_bytes - 16)) == 0xffff;
 }
 
 // What the checksum field of this header should hold, whatever it holds now.
@@ -81,6 +88,15 @@ SLUICE_HD uint16_t checksum_update(uint16_t hc, uint16_t m, uint16_t m_new) {
 SLUICE_HD uint16_t checksum_update32(uint16_t hc, uint32_t m, uint32_t m_new) {
   hc = checksum_update(hc, static_cast<uint16_t>(m >> 16), static_cast<uint16_t>(m_new >> 16));
   return checksum_update(hc, static_cast<uint16_t>(m), static_cast<uint16_t>(m_new));
+}
+
+// The same for words that had the sum `before` and have `after` (checksum_words). Where the sums are equal nothing has
+// to change.
+SLUICE_HD uint16_t checksum_update_sum(uint16_t hc, uint64_t before, uint64_t after) {
+  if (before == after) return hc;
+  const uint32_t left = static_cast<uint16_t>(~checksum_fold(before));
+  return static_cast<uint16_t>(~checksum_fold(static_cast<uint16_t>(~hc) +
+                                              uint64_t{swap16(checksum_fold(left + uint64_t{checksum_fold(after)}))}));
 }
 
 // Pseudo-header sums: RFC 9293 section 3.1 (IPv4) and RFC 8200 section 8.1 (IPv6). Addresses in host order; `l4_bytes`

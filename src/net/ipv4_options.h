@@ -77,38 +77,45 @@ SLUICE_HD bool own_address(const Ipv4OptionRules& rules, uint32_t address) {
   return false;
 }
 
-// Both take an option whose bytes lie at `o`, and change it only if it is right. Not 0: the offset of its first wrong
-// byte, which is never the type.
-SLUICE_HD uint32_t record_route(uint8_t* o, uint32_t length, uint32_t address) {
+// Not 0: the offset in the option at `o` of its first wrong byte, which is never the type.
+SLUICE_HD uint32_t record_route_wrong(const uint8_t* o, uint32_t length) {
   if (length < 3) return 1;
   const uint32_t pointer = o[2];
   if (pointer < 4) return 2;
-  if (pointer > length) return 0;      // full: forwarded as it is
-  if (pointer + 3 > length) return 2;  // some room, but not for an address
-  store_be32(o + pointer - 1, address);
-  o[2] = static_cast<uint8_t>(pointer + 4);
-  return 0;
+  return pointer <= length && pointer + 3 > length ? 2 : 0;  // some room, but not for an address
 }
-SLUICE_HD uint32_t timestamp(uint8_t* o, uint32_t length, const Ipv4OptionRules& rules, uint32_t now) {
+SLUICE_HD uint32_t timestamp_wrong(const uint8_t* o, uint32_t length) {
   if (length < 4) return 1;
   const uint32_t pointer = o[2];
   const uint32_t flag = o[3] & 0xfu;
   if (pointer < 5) return 2;
   if (flag != 0 && flag != 1 && flag != 3) return 3;
+  // One more router that could not register: the count would wrap.
+  if (pointer > length) return flag != 3 && o[3] >> 4 == 15 ? 3 : 0;
+  return pointer - 1 + (flag == 0 ? 4 : 8) > length ? 2 : 0;
+}
+
+// Both write in an option of which nothing is wrong.
+SLUICE_HD void record_route(uint8_t* o, uint32_t length, uint32_t address) {
+  const uint32_t pointer = o[2];
+  if (pointer > length) return;  // full: forwarded as it is
+  store_be32(o + pointer - 1, address);
+  o[2] = static_cast<uint8_t>(pointer + 4);
+}
+SLUICE_HD void timestamp(uint8_t* o, uint32_t length, const Ipv4OptionRules& rules, uint32_t now) {
+  const uint32_t pointer = o[2];
+  const uint32_t flag = o[3] & 0xfu;
   if (pointer > length) {
-    if (flag == 3) return 0;        // all whom the source named have had their turn
-    if (o[3] >> 4 == 15) return 3;  // one more router that could not register: the count would wrap
-    o[3] = static_cast<uint8_t>(o[3] + 0x10);
-    return 0;
+    // With flag 3 all whom the source named have had their turn.
+    if (flag != 3) o[3] = static_cast<uint8_t>(o[3] + 0x10);
+    return;
   }
-  const uint32_t need = flag == 0 ? 4 : 8;
-  if (pointer - 1 + need > length) return 2;
   uint8_t* to = o + pointer - 1;
-  if (flag == 3 && !own_address(rules, load_be32(to))) return 0;  // another router's turn
+  if (flag == 3 && !own_address(rules, load_be32(to))) return;  // another router's turn
   if (flag == 1) store_be32(to, rules.address);
+  const uint32_t need = flag == 0 ? 4 : 8;
   store_be32(to + need - 4, now);
   o[2] = static_cast<uint8_t>(pointer + need);
-  return 0;
 }
 
 SLUICE_HD OptionPolicy policy_of(const Ipv4OptionRules& rules, uint8_t type) {
@@ -139,29 +146,25 @@ SLUICE_HD OptionPolicy policy_of(const Ipv4OptionRules& rules, uint8_t type) {
 SLUICE_HD OptionVerdict process_option_list(uint8_t* list, uint32_t bytes, const Ipv4OptionRules& rules,
                                             uint32_t now_ms, uint32_t& pointer, uint16_t& checksum) {
   pointer = 0;
-  // They are written in a copy: what the last option makes of the packet decides about all.
-  uint8_t changed[kIpv4MaxHeaderBytes - kIpv4HeaderBytes];
-  for (uint32_t i = 0; i < bytes; i += 4) store_le32(changed + i, load_le32(list + i));
   bool refused = false;
-  bool recorded = false;
-  bool stamped = false;
-  OptionWalk walk{changed, bytes};
+  uint32_t record = bytes, stamp = bytes;  // where these options are; `bytes`: there is none
+  OptionWalk walk{list, bytes};
   OptionStep step = walk.step();
   for (; step == OptionStep::kNext; step = walk.step()) {
     const OptionPolicy policy = options_detail::policy_of(rules, walk.type);
     refused |= policy == OptionPolicy::kDrop;
     if (policy != OptionPolicy::kProcess) continue;
     uint32_t wrong = 0;
-    uint8_t* option = changed + walk.at;
     if (walk.type == kIpv4OptionRecordRoute || walk.type == kIpv4OptionTimestamp) {
-      bool& seen = walk.type == kIpv4OptionRecordRoute ? recorded : stamped;
-      if (seen) {  // RFC 791: at most once in a datagram
+      const bool records = walk.type == kIpv4OptionRecordRoute;
+      uint32_t& its = records ? record : stamp;
+      if (its != bytes) {  // RFC 791: at most once in a datagram
         pointer = kIpv4HeaderBytes + walk.at;
         return OptionVerdict::kBad;
       }
-      seen = true;
-      wrong = walk.type == kIpv4OptionRecordRoute ? options_detail::record_route(option, walk.length, rules.address)
-                                                  : options_detail::timestamp(option, walk.length, rules, now_ms);
+      its = walk.at;
+      wrong = records ? options_detail::record_route_wrong(list + walk.at, walk.length)
+                      : options_detail::timestamp_wrong(list + walk.at, walk.length);
     }
     if (wrong != 0) {
       pointer = kIpv4HeaderBytes + walk.at + wrong;
@@ -173,12 +176,11 @@ SLUICE_HD OptionVerdict process_option_list(uint8_t* list, uint32_t bytes, const
     return OptionVerdict::kBad;
   }
   if (refused) return OptionVerdict::kRefused;
-  for (uint32_t i = 0; i < bytes; i += 4) {
-    const uint32_t before = load_be32(list + i), after = load_be32(changed + i);
-    if (before == after) continue;
-    checksum = checksum_update32(checksum, before, after);
-    store_be32(list + i, after);
-  }
+  if (record == bytes && stamp == bytes) return OptionVerdict::kForward;
+  const uint64_t before = checksum_words(list, bytes);
+  if (record != bytes) options_detail::record_route(list + record, list[record + 1], rules.address);
+  if (stamp != bytes) options_detail::timestamp(list + stamp, list[stamp + 1], rules, now_ms);
+  checksum = checksum_update_sum(checksum, before, checksum_words(list, bytes));
   return OptionVerdict::kForward;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "net/packet_builder.h"
+#include "net/parse.h"
 
 namespace sluice {
 namespace {
@@ -126,6 +127,21 @@ TEST(Ipv4Options, EachKindHasItsRule) {
   rules.other = OptionPolicy::kDrop;
   EXPECT_EQ(run({130, 3, 9}, rules).verdict, OptionVerdict::kRefused);
   forwards({1, 1, 1, 0}, {1, 1, 1, 0}, rules);  // padding is no option
+}
+
+TEST(Ipv4Options, ASourceRouteIsFoundWhereverAWalkMeetsIt) {
+  const auto byte = rc::gen::element<uint8_t>(0, 1, 2, 3, 4, 5, 7, 8, 68, 131, 137, 148, 255);
+  EXPECT_TRUE(rc::check([&] {
+    const auto words = *rc::gen::inRange<size_t>(1, 11);
+    const auto list = *rc::gen::container<Bytes>(words * 4, byte);
+    bool found = false;
+    OptionWalk walk{list.data(), static_cast<uint32_t>(list.size())};
+    OptionStep step = walk.step();
+    for (; step == OptionStep::kNext; step = walk.step()) found |= walk.type == 131 || walk.type == 137;
+    bool bad;
+    RC_ASSERT(parse_detail::has_source_route(list.data(), static_cast<uint32_t>(list.size()), bad) == found);
+    RC_ASSERT(bad == (step == OptionStep::kBad));
+  }));
 }
 
 TEST(Ipv4Options, AnyBytesAreSafeAndKeepTheChecksumAsItWas) {

@@ -129,8 +129,17 @@ static_assert(sizeof(Headers) == 64 && std::is_trivially_copyable_v<Headers>);
 
 namespace parse_detail {
 
-// True when the walk meets a loose or strict source route; `bad` when an option runs past the header.
+// True when the walk meets a loose or strict source route; `bad` when an option runs past the header. `bytes` is a
+// multiple of 4, and not 0.
 SLUICE_HD bool has_source_route(const uint8_t* options, uint32_t bytes, bool& bad) {
+  bad = false;
+  // Most lists are one option and, behind it, their end.
+  const uint32_t length = options[1];
+  if (options[0] > kIpv4OptionNop && options[0] != kIpv4OptionLooseSourceRoute &&
+      options[0] != kIpv4OptionStrictSourceRoute && length >= 2 && length <= bytes &&
+      (length == bytes || options[length] == kIpv4OptionEnd)) {
+    return false;
+  }
   bool found = false;
   OptionWalk walk{options, bytes};
   OptionStep step = walk.step();

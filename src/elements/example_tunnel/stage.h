@@ -59,7 +59,7 @@ struct ExampleTunnelStage {
     if (p.length() < kOuter || at[0] != 0x45 || (at[9] != kIpv4InIp && at[9] != kIpv6InIp))
       return fail(p, DropReason::kClassifierNoMatch, 1);
     // The remote end is the source now.
-    if (memcmp(at + 12, ends + 4, 4) != 0 || memcmp(at + 16, ends, 4) != 0)
+    if (load_be32(at + 12) != load_be32(ends + 4) || load_be32(at + 16) != load_be32(ends))
       return fail(p, DropReason::kClassifierNoMatch, 1);
     if (!ipv4_checksum_ok(at, kOuter)) return fail(p, DropReason::kIpv4BadChecksum);
     if (((at[6] & 0x3f) | at[7]) != 0) return fail(p, DropReason::kBadFragment);

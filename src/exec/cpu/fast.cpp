@@ -670,15 +670,13 @@ inline uint32_t sort(const BatchView& view, const uint32_t* rows, uint32_t n, Li
     const uint32_t row = rows[r];
     const FastLink found = fast_link(view.frame[row]);  // kTailroom follows the shortest frame
     const uint32_t family = whole(view.extent[row]) ? found.family : 0;
-    for (LinkedRows* const to : {&four, &six}) {
-      to->row[to->count] = row;
-      to->link[to->count] = found.l3 | found.tci << 16;
-      to->bytes[to->count] = view.extent[row].end;
-      to->frame[to->count] = view.frame[row];
-      const bool of_it = family == (to == &four ? 4u : 6u);
-      to->count += of_it;
-      to->untagged += of_it & (found.l3 == kFastL3);
-    }
+    LinkedRows& to = family == 6 ? six : four;
+    to.row[to.count] = row;
+    to.link[to.count] = found.l3 | found.tci << 16;
+    to.bytes[to.count] = view.extent[row].end;
+    to.frame[to.count] = view.frame[row];
+    to.count += family != 0;
+    to.untagged += (family != 0) & (found.l3 == kFastL3);
     rest[left] = row;
     left += family == 0;
   }
