@@ -4,7 +4,7 @@
 include(GNUInstallDirs)
 include(SluicePackage)
 include(CMakePackageConfigHelpers)
-set(sluice_library_layers api control exec elements graph ports formats qos tables batch memory net base)
+set(sluice_library_layers api control exec elements graph ports formats flows qos tables batch memory net base)
 
 file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/libsluice.cpp" CONTENT "// Nothing: the layers are what counts.\n")
 add_library(libsluice SHARED "${CMAKE_BINARY_DIR}/libsluice.cpp")

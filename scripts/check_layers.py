@@ -26,14 +26,15 @@ ALLOWED = {
     "batch": _BASE | {"net", "memory"},
     "tables": _BATCH,
     "qos": _BATCH,
+    "flows": _BATCH,
     "formats": _BATCH | {"tables", "qos"},
     "ports": _BATCH,  # ports and tables never see each other
-    "graph": _BATCH | {"tables", "qos", "formats"},
+    "graph": _BATCH | {"tables", "qos", "flows", "formats"},
     "generate": _BATCH | {"tables", "qos", "formats", "ports"},
-    "elements": _BATCH | {"tables", "qos", "formats", "graph"},  # never ports, never exec
-    "exec": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports"},
-    "control": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports", "exec"},
-    "api": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports", "exec", "control"},
+    "elements": _BATCH | {"tables", "qos", "flows", "formats", "graph"},  # never ports, never exec
+    "exec": _BATCH | {"tables", "qos", "flows", "formats", "graph", "elements", "ports"},
+    "control": _BATCH | {"tables", "qos", "flows", "formats", "graph", "elements", "ports", "exec"},
+    "api": _BATCH | {"tables", "qos", "flows", "formats", "graph", "elements", "ports", "exec", "control"},
 }
 ALL = set(ALLOWED)
 # Above the layers: applications, system tests, benchmarks, what only a study needs.

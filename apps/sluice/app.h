@@ -72,6 +72,7 @@ bool quiet();
 std::string command_line();  // as typed, for reports
 
 void add_classify(Command root);
+void add_flows(Command root);
 void add_route(Command root);
 void add_compile(Command root);
 void add_tables(Command root);

@@ -224,13 +224,14 @@ namespace {
 
 // In the order of the help. Those without a function ask a running process (live_commands.h), or are the program's own.
 constexpr Named kCommands[] = {
-    {"run", add_run},           {"check", add_check},       {"why", nullptr},         {"show", add_show},
-    {"top", add_top},           {"acl", nullptr},           {"routes", nullptr},      {"qos", nullptr},
-    {"adjacencies", nullptr},   {"trace", nullptr},         {"capture", nullptr},     {"clear", nullptr},
-    {"reload", nullptr},        {"save", nullptr},          {"graph", nullptr},       {"explain", add_explain},
-    {"classify", add_classify}, {"route", add_route},       {"compile", add_compile}, {"tables", add_tables},
-    {"demo", add_demo},         {"doctor", add_doctor},     {"gen", add_gen},         {"send", add_send},
-    {"bench", nullptr},         {"elements", add_elements}, {"worker", add_worker},   {"help", add_help},
+    {"run", add_run},           {"check", add_check}, {"why", nullptr},           {"show", add_show},
+    {"top", add_top},           {"acl", nullptr},     {"routes", nullptr},        {"qos", nullptr},
+    {"adjacencies", nullptr},   {"trace", nullptr},   {"capture", nullptr},       {"clear", nullptr},
+    {"reload", nullptr},        {"save", nullptr},    {"graph", nullptr},         {"explain", add_explain},
+    {"classify", add_classify}, {"route", add_route}, {"flows", add_flows},       {"compile", add_compile},
+    {"tables", add_tables},     {"demo", add_demo},   {"doctor", add_doctor},     {"gen", add_gen},
+    {"send", add_send},         {"bench", nullptr},   {"elements", add_elements}, {"worker", add_worker},
+    {"help", add_help},
 };
 
 // To describe every command takes longer than most commands take: the one that is named, or all where a word names none

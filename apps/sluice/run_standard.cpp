@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "base/input_file.h"
 #include "control/command_text.h"
+#include "formats/rule_files.h"
 #include "graph/click/config_text.h"
 #include "net/text.h"
 #include "tables/adjacency/adjacency_model.h"
@@ -117,6 +119,23 @@ bool is_bare(const std::string& word) {
   return word != "-" && !word.empty() && word.find_first_of("/.") == std::string::npos;
 }
 
+// Whether rules look at the state of connections, as far as that is seen before the tables are loaded: a pipe is read
+// once. Where it is not seen, the reader of the table refuses such rules.
+bool looks_at_state(const std::string& path, const std::string& format) {
+  if (path.empty() || path == "-") return false;
+  auto file = InputFile::open(path);
+  if (!file.ok() || !file->regular()) return false;
+  const auto text = file->table();
+  auto choice = parse_rule_format(format);
+  // Most lists have no such word.
+  if (!text.ok() || !choice.ok() || text->find("state") == std::string::npos) return false;
+  bool stateful = false;
+  choice->state = ConnState::kNew;
+  choice->stateful = &stateful;
+  (void)parse_rules(*text, path, *choice);
+  return stateful;
+}
+
 }  // namespace
 
 RunEnds run_ends(const RunFlags& o) {
@@ -168,6 +187,7 @@ StandardGraph standard_graph_of(const RunFlags& o, const RunEnds& ends) {
   StandardGraph g;
   g.acl = o.acl;
   g.acl_format = o.format;
+  g.stateful = looks_at_state(o.acl, o.format);
   g.routes = split_route_files(o.routes);
   g.adjacencies = split_commas(o.adjacencies);
   for (const RunEnds::In& in : ends.in) {

@@ -113,7 +113,7 @@ const std::vector<CommandRow>& command_rows() {
   static const std::vector<CommandRow> all = [] {
     std::vector<CommandRow> rows;
     for (const auto& group : {runtime_commands, rule_commands, route_commands, table_commands, qos_commands,
-                              graph_commands, trace_commands, capture_commands, log_commands}) {
+                              graph_commands, trace_commands, capture_commands, log_commands, flow_commands}) {
       for (CommandRow& row : group()) rows.push_back(std::move(row));
     }
     return rows;

@@ -122,5 +122,6 @@ std::vector<CommandRow> graph_commands();
 std::vector<CommandRow> trace_commands();
 std::vector<CommandRow> capture_commands();
 std::vector<CommandRow> log_commands();
+std::vector<CommandRow> flow_commands();
 
 }  // namespace sluice

@@ -319,7 +319,11 @@ class PacketWays::Walk final : public HostContext {
         break;
       case ElementKind::kOrdered: {
         std::vector<Selection> out(element.outputs);
-        element.make_ordered()->process(*batch_, nullptr, one, nullptr, out);
+        const auto ordered = element.make_ordered();
+        const auto prepared = ordered->make_prepared();
+        ordered->use(tables_, 0);
+        if (prepared != nullptr) ordered->prepare(*batch_, nullptr, one, *prepared);
+        ordered->process(*batch_, nullptr, one, prepared.get(), out);
         for (size_t n = 0; n < out.size(); ++n) {
           if (out[n].has(row_)) output_ = static_cast<int>(n);
         }

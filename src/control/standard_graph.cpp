@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <string_view>
+
 #include "graph/click/config_text.h"
 
 namespace sluice {
@@ -14,6 +17,9 @@ std::string file_list(const std::vector<std::string>& files) {
   for (const std::string& file : files) text += ", FILE " + quote(file);
   return text;
 }
+
+// A list for each state, in the order of ConnTrack's outputs.
+constexpr std::array<std::string_view, 4> kStates = {"new", "established", "related", "invalid"};
 
 // What few packets need: fragments, options, ICMP errors. They meet stages of their own on their way out, so that the
 // others stay one program from their arrival to their sink.
@@ -40,7 +46,9 @@ std::string slow_path_text(const StandardGraph& g, const std::string& ports) {
     t += fmt::format("options :: IPGWOptions({}) -> slow;\nrewrite[2] -> options;\noptions[1] -> icmp;\n", first4);
   }
   t += "ttl[1] -> icmp;\nroute[1] -> icmp;\nfragment[1] -> icmp;\n";
-  if (g.icmp_for_denied && !g.acl.empty()) t += "acl_check[1] -> icmp;\n";
+  if (!g.icmp_for_denied || g.acl.empty()) return t;
+  if (!g.stateful) return t + "acl_check[1] -> icmp;\n";
+  for (const std::string_view state : kStates) t += fmt::format("{}_check[1] -> icmp;\n", state);
   return t;
 }
 
@@ -52,8 +60,30 @@ std::string transparent_input(const StandardGraph& g) {
       g.tiny_fragments ? ", TINY_FRAGMENTS true" : "");
 }
 
-std::string list_of(const StandardGraph& g, std::string_view name) {
-  return fmt::format("{} :: ACL(TABLE acl{})", name, g.permit_by_default ? ", DEFAULT permit" : "");
+std::string list_of(const StandardGraph& g, std::string_view name, std::string_view table = "acl") {
+  return fmt::format("{} :: ACL(TABLE {}{})", name, table, g.permit_by_default ? ", DEFAULT permit" : "");
+}
+
+std::string table_of(const StandardGraph& g, const std::string& name, std::string_view state) {
+  std::string t = fmt::format("AclTable({}, FILE {}", name, quote(g.acl));
+  const std::string format = g.acl_format.empty() ? "auto" : g.acl_format;
+  if (!state.empty()) {
+    t += fmt::format(", FORMAT {}@{}", format, state);
+  } else if (format != "auto") {
+    t += ", FORMAT " + format;
+  }
+  if (!g.acl_algorithm.empty()) t += ", ALGORITHM " + g.acl_algorithm;
+  return t + ");\n";
+}
+
+// Of packets in other states than new, which stand in the graph's main line: to where that goes on.
+std::string states_text(const StandardGraph& g, std::string_view next) {
+  std::string t = "\n// Packets by the state of their connection.\n";
+  for (size_t i = 1; i < kStates.size(); ++i) {
+    t += fmt::format("connections[{}] -> {} -> {};\n", i,
+                     list_of(g, fmt::format("{}_check", kStates[i]), fmt::format("acl_{}", kStates[i])), next);
+  }
+  return t;
 }
 
 // Both ways, each with stages of its own, so that packets stay in one program from their arrival to their sink.
@@ -81,16 +111,20 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     return Error("outputs by port need routes", "give --routes, or one --out FILE");
   if (g.routes.empty() && g.icmp_errors)
     return Error("ICMP errors need routes: they are routed like any packet", "give --routes");
+  if (g.stateful && !g.bridge.empty())
+    return Error("rules about the state of connections do not work on a bridge yet",
+                 "describe by addresses, ports and flags what may come back");
   if (g.routes.empty() && !g.adjacencies.empty()) return Error("adjacencies need routes", "give --routes");
   if (g.port_out.size() > 14)
     return Error(fmt::format("{} outputs by port; at most 14 are possible", g.port_out.size()),
                  "join some, or write a graph of your own");
   std::string t;
   if (!g.acl.empty()) {
-    t += fmt::format("AclTable(acl, FILE {}", quote(g.acl));
-    if (g.acl_format != "auto" && !g.acl_format.empty()) t += ", FORMAT " + g.acl_format;
-    if (!g.acl_algorithm.empty()) t += ", ALGORITHM " + g.acl_algorithm;
-    t += ");\n";
+    if (!g.stateful) {
+      t += table_of(g, "acl", "");
+    } else {
+      for (const std::string_view state : kStates) t += table_of(g, fmt::format("acl_{}", state), state);
+    }
   }
   if (!g.routes.empty()) {
     t += "RouteTable(fib" + file_list(g.routes);
@@ -116,7 +150,11 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   for (const std::string& device : g.in_devices) add_source(fmt::format("FromDevice({})", device));
   std::string chain = "in -> input :: ";
   chain += filters_only(g) ? transparent_input(g) : g.tiny_fragments ? "IPInput(TINY_FRAGMENTS true)" : "IPInput";
-  if (!g.acl.empty()) chain += "\n   -> " + list_of(g, "acl_check");
+  if (g.stateful) {
+    chain += "\n   -> connections :: ConnTrack(acl_new)\n   -> " + list_of(g, "new_check", "acl_new");
+  } else if (!g.acl.empty()) {
+    chain += "\n   -> " + list_of(g, "acl_check");
+  }
   if (!g.routes.empty()) {
     chain += "\n   -> route :: IPRoute(TABLE fib)\n   -> ttl :: DecIPTTL\n   -> rewrite :: AdjacencyRewrite(TABLE adj)";
   }
@@ -139,7 +177,8 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   }
   for (size_t i = 1; i < sources.size(); ++i) t += fmt::format("{} -> input;\n", sources[i]);
   // What is no IP packet, or a damaged one, matches no rule: the default decides.
-  if (filters_only(g)) t += "input[1] -> acl_check;\n";
+  if (filters_only(g)) t += g.stateful ? "input[1] -> connections;\n" : "input[1] -> acl_check;\n";
+  if (g.stateful) t += states_text(g, g.routes.empty() ? "out" : "route");
   if (!g.routes.empty()) t += slow_path_text(g, ports);
   return t;
 }

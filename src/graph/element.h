@@ -27,6 +27,7 @@
 namespace sluice {
 
 class Element;
+class FlowTable;
 
 // How often a port may appear: exactly `min` when max == min; `max` = kAnyPorts for any number.
 inline constexpr unsigned kAnyPorts = ~0u;
@@ -198,6 +199,8 @@ class Element {
     struct Prepared {
       virtual ~Prepared() = default;
     };
+    // Those that it tracks, for reports; nullptr: none.
+    virtual FlowTable* connections() { return nullptr; }
     // nullptr: nothing can.
     virtual std::unique_ptr<Prepared> make_prepared() const { return nullptr; }
     // Before `process`, with the same packets, by the worker that has them: beside other batches' `prepare` and
@@ -208,6 +211,11 @@ class Element {
       (void)packets;
       (void)prepared;
     }
+    // Before `process`, in turn: the tables of its batch. `generation` differs where they do.
+    virtual void use(const TableSet& tables, uint64_t generation) {
+      (void)tables;
+      (void)generation;
+    }
     // Takes `packets` of a batch in the order of rows. Each is added to the selection of the output by which it leaves,
     // of `out` (one an output, all empty); one that is in none is dropped with the reason in its annotation. `lengths`:
     // nobody has filled the batch's columns, and it reads these; of the batch it writes annotations of packets that it
@@ -217,6 +225,11 @@ class Element {
                          std::span<Selection> out) = 0;
   };
   virtual std::unique_ptr<Ordered> make_ordered() const { return nullptr; }
+  // Errors: a table that Ordered::use would look for is missing or of the wrong kind.
+  virtual Result<void> check_tables(const TableSet& tables) const {
+    (void)tables;
+    return {};
+  }
   // Whether of a packet it reads its time stamp, its lengths and registers that Lengths has, of which stage_traits says
   // which (kFieldL3: the network header's length), and writes but its paint and its reason: so that it needs no column
   // of the batch (Ordered::process).

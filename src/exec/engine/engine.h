@@ -76,6 +76,9 @@ class Engine {
   // From another thread than those of the run, within ten seconds. Errors: the run is over, or did not come to it.
   Result<void> ask(const std::function<void()>& what);
 
+  // `ask` with each element that carries state from batch to batch.
+  Result<void> with_ordered(const std::function<void(const Element&, Element::Ordered&)>& what);
+
   // Puts another graph in the place of the one that runs; each packet meets one of the two, and none is lost. From
   // another thread than those of the run, one at a time with `look`. Sources and sinks of the same name, class and
   // configuration go on, outputs also by their file's name; other outputs appear at the end with the others. What

@@ -93,6 +93,13 @@ Result<void> Engine::ask(const std::function<void()>& what) {
   return {};
 }
 
+Result<void> Engine::with_ordered(const std::function<void(const Element&, Element::Ordered&)>& what) {
+  return ask([&] {
+    if (ordered_ == nullptr) return;
+    ordered_->each(*plan_, [&](unsigned e, Element::Ordered& ordered) { what(*router_->elements[e], ordered); });
+  });
+}
+
 // --- handlers ---
 
 namespace {

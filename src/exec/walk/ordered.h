@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "batch/batch.h"
+#include "exec/engine/snapshot.h"
 #include "exec/walk/plan.h"
 
 namespace sluice {
@@ -37,6 +38,11 @@ class OrderedNodes {
         if (same[plan.ordered[n]] == plan_before.ordered[b]) nodes_[n]->element = std::move(before.nodes_[b]->element);
       }
     }
+  }
+  // f(number of the element, what it carries). No batch is on its way.
+  template <typename F>
+  void each(const Plan& plan, F&& f) {
+    for (size_t n = 0; n < nodes_.size(); ++n) f(plan.ordered[n], *nodes_[n]->element);
   }
   // Packets that elements delay at a time at most; 0: none delays.
   uint64_t delayed() const { return delayed_; }
@@ -70,11 +76,13 @@ class OrderedPass {
     if (prepared_[n] != nullptr) nodes_->nodes_[n]->element->prepare(batch, lengths, packets, *prepared_[n]);
   }
   // Runs the element over `packets` of the batch, which may be none, if its turn has come; once per batch. False: not
-  // yet. `lengths`: the batch's columns are not filled, and these are what it looks at; else nullptr.
-  bool pass(unsigned n, Batch& batch, Lengths* lengths, const Selection& packets) {
+  // yet. `lengths`: the batch's columns are not filled, and these are what it looks at; else nullptr. `snapshot`: the
+  // batch's.
+  bool pass(unsigned n, const Snapshot& snapshot, Batch& batch, Lengths* lengths, const Selection& packets) {
     OrderedNodes::Node& node = *nodes_->nodes_[n];
     if (node.turn.load(std::memory_order_acquire) != sequence_) return false;
     for (Selection& out : out_[n]) out.clear();
+    node.element->use(snapshot.tables, snapshot.generation);
     node.element->process(batch, lengths, packets, prepared_[n].get(), out_[n]);
     node.turn.store(sequence_ + 1, std::memory_order_release);
     return true;

@@ -379,17 +379,20 @@ Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& rout
   snapshot->tables = std::move(tables);
   snapshot->programs = plan.programs;
   Error errors;
+  const auto need = [&](const Element& element, const Result<void>& ok) {
+    if (ok.ok()) return;
+    Diagnostic d = element.diagnostic(ok.error().message);
+    d.suggestion = ok.error().hint;
+    errors.diagnostics.push_back(std::move(d));
+  };
   for (Program& program : snapshot->programs) {
     for (uint32_t s = 0; s < program.stage_count; ++s) {
       StageSlot& slot = program.stages[s];
       const Element& element = *router.elements[slot.element];
-      if (auto ok = element.bind(snapshot->tables, slot); !ok) {
-        Diagnostic d = element.diagnostic(ok.error().message);
-        d.suggestion = ok.error().hint;
-        errors.diagnostics.push_back(std::move(d));
-      }
+      need(element, element.bind(snapshot->tables, slot));
     }
   }
+  for (const unsigned e : plan.ordered) need(*router.elements[e], router.elements[e]->check_tables(snapshot->tables));
   if (!errors.diagnostics.empty()) {
     errors.message = fmt::format("{} element{} cannot be bound", errors.diagnostics.size(),
                                  errors.diagnostics.size() == 1 ? "" : "s");

@@ -341,7 +341,7 @@ bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
   }
   Lengths* const by = lengths ? &*lengths : nullptr;
   if (arrives) pass.prepare(node.ordered, batch, by, inputs[0]);
-  if (!pass.pass(node.ordered, batch, by, inputs[0])) return false;
+  if (!pass.pass(node.ordered, *walk_->snapshot, batch, by, inputs[0])) return false;
   walk_->arrived = false;
   Selection own = inputs[0];
   inputs[0].clear();

@@ -1,0 +1,15 @@
+// host only
+// Connections as reports show them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "flows/flow_table.h"
+
+namespace sluice {
+
+// Of one, from the end that began it: protocol, src, sport, dst, dport, packets and bytes of both directions, start and
+// end in seconds, state.
+nlohmann::ordered_json flow_json(const FlowEntry& entry);
+
+}  // namespace sluice
