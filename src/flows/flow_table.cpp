@@ -27,7 +27,7 @@ enum Timeout : unsigned {
 FlowEnds without_ports(FlowEnds ends) {
   const auto low = std::pair(ends.low_hi, ends.low_lo), high = std::pair(ends.high_hi, ends.high_lo);
   ends.low_port = ends.high_port = 0;
-  ends.query = 0;
+  ends.query = ends.high_asks = 0;
   if (high < low) {
     std::swap(ends.low_hi, ends.high_hi);
     std::swap(ends.low_lo, ends.high_lo);
@@ -173,17 +173,25 @@ bool FlowTable::looks_up(const TrackedPacket& packet, uint64_t hash, uint32_t by
     const bool reply = packet.from_high != e.from_high;
     TcpStep step{TcpStep::Kind::kMoves, e.tcp};
     if (packet.kind == Kind::kTcp) step = tcp_step(e.tcp, packet.segment, reply);
-    // A query is asked by the end that began, and answered by the other.
-    if ((packet.kind == Kind::kRequest && reply) || (packet.kind == Kind::kReply && !reply))
-      step.kind = TcpStep::Kind::kInvalid;
     if (step.kind == TcpStep::Kind::kInvalid) {
       if (!options_.counts_all) return false;
       step.kind = TcpStep::Kind::kMoves;
     }
+    const auto its_rst = reply ? FlowEntry::LastRst::kReply : FlowEntry::LastRst::kForward;
+    // A SYN behind RST opens a connection anew where that end gave up the one before, or both were closing it; else
+    // it may be an old one.
+    if (step.kind == TcpStep::Kind::kReopens && !e.closing && e.last_rst != its_rst) step.kind = TcpStep::Kind::kKeeps;
     if (step.kind == TcpStep::Kind::kReopens) {
       remove(i);
       i = kNone;
+    } else if (packet.kind == Kind::kTcp && packet.segment == TcpSegment::kRst && !e.replied && !options_.counts_all) {
+      // Refused, or given up, before anything came back.
+      answer.state = reply ? FlowState::kEstablished : FlowState::kNew;
+      remove(i);
+      return false;
     } else {
+      e.closing |= step.kind == TcpStep::Kind::kMoves && step.next == TcpState::kFinWait;
+      e.last_rst = packet.segment == TcpSegment::kRst ? its_rst : FlowEntry::LastRst::kNone;
       e.replied |= reply;
       ++e.packets[reply];
       e.bytes[reply] += bytes;

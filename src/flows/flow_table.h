@@ -48,6 +48,9 @@ struct FlowEntry {
   TcpState tcp = TcpState::kSynSent;
   bool from_high = false;  // the higher end began it
   bool replied = false;
+  bool closing = false;  // TCP: a FIN of an established connection was there
+  // TCP: the last segment was RST, from whoever began it or the other end.
+  enum class LastRst : uint8_t { kNone, kForward, kReply } last_rst = LastRst::kNone;
   uint8_t timeout = 0;            // which of FlowTable's
   uint32_t next = 0;              // in its bucket
   uint32_t older = 0, newer = 0;  // of the entries with its timeout

@@ -98,7 +98,7 @@ TEST(FlowTable, AnEndedConnectionBeginsAnewWithASyn) {
     EXPECT_EQ(t.state(tcp(false, kAck)), FlowState::kEstablished);
   };
   open();
-  EXPECT_EQ(t.state(tcp(true, kRst)), FlowState::kEstablished);
+  EXPECT_EQ(t.state(tcp(false, kRst)), FlowState::kEstablished);
   open();
   EXPECT_EQ(t.state(tcp(false, kFin | kAck)), FlowState::kEstablished);
   EXPECT_EQ(t.state(tcp(true, kAck)), FlowState::kEstablished);
@@ -106,6 +106,22 @@ TEST(FlowTable, AnEndedConnectionBeginsAnewWithASyn) {
   EXPECT_EQ(t.state(tcp(false, kAck)), FlowState::kEstablished);
   open();
   EXPECT_EQ(t.table.size(), 1u);
+}
+
+TEST(FlowTable, ASynBehindTheOtherEndsRstMayBeAnOldOne) {
+  Tracker t;
+  t.state(tcp(false, kSyn));
+  t.state(tcp(true, kSyn | kAck));
+  t.state(tcp(true, kRst));
+  EXPECT_EQ(t.state(tcp(false, kSyn)), FlowState::kEstablished);
+  EXPECT_EQ(t.table.counts().opened, 1u);
+}
+
+TEST(FlowTable, ARefusedConnectionIsForgotten) {
+  Tracker t;
+  t.state(tcp(false, kSyn));
+  EXPECT_EQ(t.state(tcp(true, kRst | kAck)), FlowState::kEstablished);
+  EXPECT_EQ(t.table.size(), 0u);
 }
 
 TEST(FlowTable, EntriesEndBehindTheirTimeouts) {
@@ -149,6 +165,9 @@ TEST(FlowTable, QueriesAreAnsweredByTheirIdentifier) {
   EXPECT_EQ(t.state(echo(true, 8)), FlowState::kInvalid);
   EXPECT_EQ(t.state(echo(true, 7)), FlowState::kEstablished);
   EXPECT_EQ(t.state(echo(false, 7)), FlowState::kEstablished);
+  // The other end may ask by the same identifier.
+  EXPECT_EQ(t.state(icmp4("192.0.2.7", "10.0.0.1").icmp(8, 0, 7u << 16).build()), FlowState::kNew);
+  EXPECT_EQ(t.state(icmp4("10.0.0.1", "192.0.2.7").icmp(0, 0, 7u << 16).build()), FlowState::kEstablished);
   EXPECT_EQ(t.state(icmp4("10.0.0.1", "192.0.2.7").icmp(9, 0).build()), FlowState::kInvalid);
 }
 
@@ -205,18 +224,25 @@ class PlainTable {
     }
     if (at != entries_.end()) {
       const bool reply = at->high != p.from_high;
-      if (p.kind == TrackedPacket::Kind::kRequest && reply) return answer;
-      if (p.kind == TrackedPacket::Kind::kReply && !reply) return answer;
       bool moves = true;
       if (p.kind == TrackedPacket::Kind::kTcp) {
         const TcpStep step = tcp_step(at->tcp, p.segment, reply);
         if (step.kind == TcpStep::Kind::kInvalid) return answer;
-        if (step.kind == TcpStep::Kind::kReopens) {
+        const bool rst = p.segment == TcpSegment::kRst;
+        const int side = reply ? 2 : 1;
+        if (step.kind == TcpStep::Kind::kReopens && (at->closing || at->last_rst == side)) {
           entries_.erase(at);
           return open(p, now, accepted);
         }
+        if (rst && !at->replied) {
+          entries_.erase(at);
+          answer.state = reply ? FlowState::kEstablished : FlowState::kNew;
+          return answer;
+        }
         moves = step.kind == TcpStep::Kind::kMoves;
         if (moves) at->tcp = step.next;
+        if (moves && step.next == TcpState::kFinWait) at->closing = true;
+        at->last_rst = rst ? side : 0;
       }
       at->replied = at->replied || reply;
       if (moves) at->last = now;
@@ -232,7 +258,8 @@ class PlainTable {
  private:
   struct Entry {
     FlowEnds ends;
-    bool high = false, replied = false, timed_as_replied = false;
+    bool high = false, replied = false, timed_as_replied = false, closing = false;
+    int last_rst = 0;
     TcpState tcp = TcpState::kSynSent;
     uint64_t last = 0;
   };

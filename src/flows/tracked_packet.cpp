@@ -69,6 +69,7 @@ bool ends_of(const FlowKey& key, const uint8_t* frame, uint32_t l4, uint32_t end
     const uint16_t id = load_be16(frame + l4 + 4);
     p.from_high = set_ends(key, id, id, p.ends);
     p.ends.query = query.request;
+    p.ends.high_asks = p.from_high != query.reply ? 1 : 0;
     p.kind = query.reply ? TrackedPacket::Kind::kReply : TrackedPacket::Kind::kRequest;
     return true;
   }

@@ -16,8 +16,8 @@ struct FlowEnds {
   uint16_t low_port = 0, high_port = 0;                       // of ICMP queries both are the identifier
   uint8_t protocol = 0;
   uint8_t family = 0;
-  uint8_t query = 0;  // of ICMP: the type of the request
-  uint8_t reserved = 0;
+  uint8_t query = 0;      // of ICMP: the type of the request
+  uint8_t high_asks = 0;  // of ICMP: 1: the higher end does; both may, each with its own identifiers
 
   friend bool operator==(const FlowEnds&, const FlowEnds&) = default;
 };

@@ -42,7 +42,6 @@ class Tracker final : public Element::Ordered {
       one.packet = tracked_packet(batch.key(i), batch.frame(i), e.l3, e.l4, e.end);
       one.hash = table_.hash(one.packet.ends);
       one.row = i;
-      table_.prefetch(one.hash);
     });
   }
 
@@ -63,10 +62,12 @@ class Tracker final : public Element::Ordered {
   }
 
   void process(Batch& batch, Lengths*, const Selection&, Prepared* prepared, std::span<Selection> out) override {
+    // The lines of a bucket and of its first entry come from memory while packets before are judged.
     constexpr uint32_t kAhead = 8;
     const auto& its = *static_cast<PreparedPackets*>(prepared);
-    for (uint32_t n = 0; n < std::min(kAhead, its.count); ++n) table_.prefetch_entry(its.all[n].hash);
+    for (uint32_t n = 0; n < std::min(2 * kAhead, its.count); ++n) table_.prefetch(its.all[n].hash);
     for (uint32_t n = 0; n < its.count; ++n) {
+      if (n + 2 * kAhead < its.count) table_.prefetch(its.all[n + 2 * kAhead].hash);
       if (n + kAhead < its.count) table_.prefetch_entry(its.all[n + kAhead].hash);
       const PreparedPackets::One& one = its.all[n];
       const Extent& e = batch.extent(one.row);
