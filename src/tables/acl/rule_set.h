@@ -28,8 +28,9 @@ enum class AclVerb : uint8_t {
 struct AclAction {
   uint32_t mark = 0;  // only for kMark
   AclVerb verb = AclVerb::kNone;
-  uint8_t log = 0;  // 1: the rule asks for a log line
-  uint16_t reserved = 0;
+  uint8_t log = 0;   // 1: the rule asks for a log line
+  uint8_t keep = 0;  // 1: the connection that the packet opens is tracked
+  uint8_t reserved = 0;
 
   friend bool operator==(const AclAction&, const AclAction&) = default;
 };
@@ -53,6 +54,7 @@ struct AclRule {
   uint16_t icmp = 0, icmp_mask = 0;  // value/mask over FlowKey::icmp (type << 8 | code)
   AclVerb verb = AclVerb::kPermit;
   bool log = false;
+  bool keep = false;  // the connection that a packet opens is tracked; not of kDeny
   uint32_t mark = 0;
   uint32_t file = 0;  // index into RuleSet::files
   uint32_t line = 0;  // 1-based; 0: unknown
