@@ -27,6 +27,22 @@ TEST(RuleFormat, IsAWordAndAChain) {
   EXPECT_FALSE(parse_rule_format("nft:").ok());
 }
 
+TEST(RuleFormat, MayNameAState) {
+  EXPECT_EQ(parse_rule_format("auto")->state, std::nullopt);
+  EXPECT_EQ(parse_rule_format("auto@new")->state, ConnState::kNew);
+  EXPECT_EQ(parse_rule_format("native@related")->format, RuleFormat::kNative);
+  EXPECT_EQ(parse_rule_format("native@related")->state, ConnState::kRelated);
+  EXPECT_EQ(parse_rule_format("nft:inet/fw@x/forward@established")->chain, "inet/fw@x/forward");
+  EXPECT_EQ(parse_rule_format("nft:inet/fw@x/forward@established")->state, ConnState::kEstablished);
+  EXPECT_EQ(parse_rule_format("vpp@invalid")->state, ConnState::kInvalid);
+  EXPECT_EQ(rule_format_problem("auto@relatd"),
+            "'relatd' is not a state of a connection; there are: new, established, related, invalid (did you mean "
+            "'related'?)");
+  EXPECT_THAT(rule_format_problem("auto@"), HasSubstr("FORMAT@STATE"));
+  EXPECT_THAT(rule_format_problem("@new"), HasSubstr("each with @STATE"));
+  EXPECT_THAT(rule_format_problem("nft:@new"), HasSubstr("names no chain"));
+}
+
 TEST(RuleFormat, EachIsReadByItsReader) {
   const struct {
     const char* text;
