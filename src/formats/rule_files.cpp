@@ -110,9 +110,9 @@ Result<RuleSet> parse_as(RuleFormat format, std::string_view text, const std::st
     case RuleFormat::kVpp:
       return parse_vpp_rules(text, file_name);
     case RuleFormat::kIptables:
-      return parse_iptables_rules(text, file_name, choice.chain);
+      return parse_iptables_rules(text, file_name, choice.chain, states);
     case RuleFormat::kNft:
-      return parse_nft_rules(text, file_name, choice.chain);
+      return parse_nft_rules(text, file_name, choice.chain, states);
     default:
       return parse_native_rules(text, file_name, choice.folder, choice.included, states);
   }
