@@ -79,7 +79,8 @@ Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::
   const IncludeReader none = [](const std::string&) -> Result<std::string> {
     return Error("a change does not include other files", "replace the list with the file");
   };
-  auto parsed = parse_native_rules(rules, name, none, max_rules);
+  // The list may be one of a state's; which one is not known here, so that `state` is an error.
+  auto parsed = parse_native_rules(rules, name, none, max_rules, {.keeps = true});
   if (!parsed) {
     if (parsed.error().diagnostics.empty()) return std::move(parsed).error();
     // Their lines as they were written.

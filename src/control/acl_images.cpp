@@ -114,6 +114,7 @@ AclRule configured_rule(const AclMatchRule& flat, const AclAction& action) {
   rule.verb = action.verb;
   rule.mark = action.mark;
   rule.log = action.log != 0;
+  rule.keep = action.keep != 0;
   return rule;
 }
 

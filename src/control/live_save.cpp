@@ -123,6 +123,12 @@ Result<std::string> LiveTables::edited(const Source& source) {
   if (d.type == TableDeclaration::Type::kAcl) {
     auto choice = parse_rule_format(d.format);
     if (!choice) return std::move(choice).error();
+    // A line that is put in or taken out would be one for packets of the other states, too.
+    if (choice->state) {
+      return Error(fmt::format("{} is read for {} connections alone, and its lines are for all of them", path,
+                               to_string(*choice->state)),
+                   "edit the file and reload it");
+    }
     const RuleFormat format = choice->format == RuleFormat::kAuto ? detect_rule_format(*text) : choice->format;
     if (format != RuleFormat::kNative)
       return Error(

@@ -24,7 +24,8 @@ using Identity = std::array<char, offsetof(AclMatchRule, rule) + 3 * sizeof(uint
 
 Identity identity_of(const AclRule& rule) {
   const AclMatchRule flat = flatten(rule, 0);
-  const uint32_t action[3] = {static_cast<uint32_t>(rule.verb), rule.verb == AclVerb::kMark ? rule.mark : 0, rule.log};
+  const uint32_t action[3] = {static_cast<uint32_t>(rule.verb), rule.verb == AclVerb::kMark ? rule.mark : 0,
+                              (rule.log ? 1u : 0u) | (rule.keep ? 2u : 0u)};
   Identity id;
   std::memcpy(id.data(), &flat, offsetof(AclMatchRule, rule));
   std::memcpy(id.data() + offsetof(AclMatchRule, rule), action, sizeof action);

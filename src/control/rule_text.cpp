@@ -56,7 +56,8 @@ size_t newlines_in(std::string_view text) {
 
 Result<RuleSet> RuleText::read(std::string_view text, const std::string& name, const RuleFormatChoice& choice) const {
   const auto whole = [&] { return parse_rules(text, name, choice); };
-  if (text_.empty() || !is_native(text, choice)) return whole();
+  // Whether the rules look at a state is known where all are read.
+  if (text_.empty() || !is_native(text, choice) || choice.state != state_ || choice.stateful != nullptr) return whole();
   const std::string_view before = text_;
   // Whole lines: from the last end of a line that both have on, and up to the first.
   size_t front = common_front(before, text);
@@ -68,7 +69,7 @@ Result<RuleSet> RuleText::read(std::string_view text, const std::string& name, c
                          come = text.substr(front, text.size() - front - back);
   if (has_context(come)) return whole();
   const IncludeReader none = [](const std::string&) -> Result<std::string> { return Error("no file is included"); };
-  auto middle = parse_native_rules(come, name, none);
+  auto middle = parse_native_rules(come, name, none, kMaxNativeRules, {.state = choice.state});
   // What is wrong is said of the whole.
   if (!middle || rules_.rules.size() + middle->rules.size() > kMaxNativeRules) return whole();
   const size_t lines_before = newlines_in(before.substr(0, front)), lines_gone = newlines_in(gone),
@@ -114,6 +115,7 @@ void RuleText::keep(std::string text, RuleSet rules, const RuleFormatChoice& cho
   }();
   text_ = suits ? std::move(text) : std::string();
   rules_ = suits ? std::move(rules) : RuleSet();
+  state_ = choice.state;
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,8 +26,9 @@ class RuleText {
   const std::string& text() const { return text_; }
 
  private:
-  std::string text_;  // empty: none
-  RuleSet rules_;     // of the text
+  std::string text_;                // empty: none
+  RuleSet rules_;                   // of the text
+  std::optional<ConnState> state_;  // that they were read for
 };
 
 }  // namespace sluice

@@ -75,6 +75,28 @@ TEST(RuleText, GivesWhatTheWholeGives) {
   }));
 }
 
+// The same text stands for other rules where another state is asked for.
+TEST(RuleText, KnowsTheStateThatItsRulesAreFor) {
+  const std::string text = "permit from any to any state new keep-state\ndeny from any to any state invalid\n";
+  const std::string more = text + "deny udp from any to any\n";
+  const RuleFormatChoice fresh{.state = ConnState::kNew}, invalid{.state = ConnState::kInvalid};
+  RuleText before;
+  auto rules = before.read(text, "a", fresh);
+  ASSERT_TRUE(rules.ok());
+  ASSERT_EQ(rules->rules.size(), 1u);
+  before.keep(text, std::move(*rules), fresh);
+  for (const RuleFormatChoice& choice : {fresh, invalid}) {
+    const auto got = before.read(more, "b", choice);
+    ASSERT_TRUE(got.ok());
+    EXPECT_EQ(got->rules, parse_rules(more, "b", choice)->rules);
+    EXPECT_EQ(got->rules.size(), 2u);
+  }
+  EXPECT_FALSE(before.read(more, "b", {}).ok());
+  bool stateful = false;
+  EXPECT_TRUE(before.read(more, "b", {.state = ConnState::kNew, .stateful = &stateful}).ok());
+  EXPECT_TRUE(stateful);
+}
+
 // Long common parts are compared in pieces; the difference is at each place around their ends.
 TEST(RuleText, FindsTheLineThatDiffersWhereverItIs) {
   std::string text;

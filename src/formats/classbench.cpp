@@ -166,7 +166,7 @@ Result<std::string> to_classbench(const RuleSet& set) {
     if (r.bits_mask != 0) fault = "matches on fragments";
     if (r.icmp_mask != 0) fault = "matches on ICMP types";
     if (r.needs_ports) fault = "asks that ports are present";
-    if (r.verb != AclVerb::kPermit || r.log) fault = "has an action other than permit";
+    if (r.verb != AclVerb::kPermit || r.log || r.keep) fault = "has an action other than permit";
     if (fault != nullptr) {
       return Error(fmt::format("rule {} {}, which ClassBench text cannot express", i + 1, fault), "write native rules");
     }

@@ -70,6 +70,7 @@ class Flattener {
   bool run(size_t base, const FilterPolicy& policy) {
     AclRegion all;
     all.only_families(policy.families);
+    keep_ = policy.keep;
     policy_.line = policy.line;
     policy_.target = policy.verb == AclVerb::kDeny ? FilterRule::Target::kDrop : FilterRule::Target::kAccept;
     list_.emplace_back();
@@ -123,6 +124,7 @@ class Flattener {
     like_.line = rule.line;
     like_.log = effects.log;
     like_.verb = rule.target == Target::kDrop ? AclVerb::kDeny : effects.mark ? AclVerb::kMark : AclVerb::kPermit;
+    like_.keep = keep_ && like_.verb != AclVerb::kDeny;
     like_.mark = like_.verb == AclVerb::kMark ? *effects.mark : 0;
     append_rules(region, like_, place->rules);
     place->decided.push_back(region);
@@ -667,6 +669,7 @@ class Flattener {
   const std::vector<FilterChain>& chains_;
   RuleSet& set_;
   AclRule like_;
+  bool keep_ = false;
   FilterRule policy_;
   std::list<Stretch> list_;
   // In the order of the list: a packet belongs to the first group that has it.

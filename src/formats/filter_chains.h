@@ -48,6 +48,7 @@ struct FilterPolicy {
   AclVerb verb = AclVerb::kPermit;  // kPermit or kDeny
   uint8_t families = 3;             // AclRegion::families: the packets that the chain sees at all
   uint32_t line = 0;
+  bool keep = false;  // the connections of all packets that are accepted are tracked
 };
 
 // Why chains cannot be written as a list, and the place of the rule to name.

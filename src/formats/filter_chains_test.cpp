@@ -54,6 +54,8 @@ FilterRule rule_of(const Model& m, const Rule& r, uint32_t line) {
       case Kind::kDscp:
         value().dscp = uint64_t{1} << c.value;
         break;
+      case Kind::kState:
+        break;
     }
     EXPECT_TRUE(match.keep({within}, values, c.negated, &work));
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/conn_state.h"
 #include "net/text.h"
 #include "tables/acl/rule_set.h"
 
@@ -24,13 +25,14 @@ inline bool chance(Random& random, unsigned percent) {
 }
 
 struct Condition {
-  enum class Kind { kSrc, kDst, kProtocol, kSrcPort, kDstPort, kFlags, kIcmp, kLater, kDscp };
+  enum class Kind { kSrc, kDst, kProtocol, kSrcPort, kDstPort, kFlags, kIcmp, kLater, kDscp, kState };
   Kind kind;
   bool negated = false;
   std::vector<IpPrefix> prefixes;                     // kSrc, kDst: one or a set
   unsigned protocol = 0;                              // kProtocol, and of ports
   std::vector<std::pair<unsigned, unsigned>> ranges;  // ports
-  unsigned value = 0, mask = 0;                       // kFlags; kIcmp and kDscp: value
+  unsigned value = 0, mask = 0;                       // kFlags; kIcmp and kDscp: value; kState: how it is written
+  unsigned states = 0;                                // kState: bits of ConnState; 16: untracked, as no packet is
 };
 struct Rule {
   enum class Target { kNothing, kAccept, kDrop, kReturn, kJump, kGoto };
@@ -48,6 +50,8 @@ struct Model {
   bool iptables = false;
   bool drop_policy = false;
   bool sets = false;                      // conditions may have sets of addresses
+  bool stateful = false;                  // conditions may be on the state of the connection
+  ConnState state = ConnState::kNew;      // of the packets that walk the chains
   std::vector<std::vector<Rule>> chains;  // 0 is the base chain; jumps go to later ones
 };
 
@@ -56,6 +60,7 @@ struct Verdict {
   bool log = false;
   bool marked = false;
   unsigned mark = 0;
+  bool keep = false;
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
@@ -85,6 +90,11 @@ inline Rule draw_rule(Random& random, const Model& model, size_t chain, size_t c
     c.negated |= chance(random, 10);
     for (uint64_t n = model.sets ? 1 + below(random, 4) : 1; n > 0; --n)
       c.prefixes.push_back(draw_prefix(random, model.family));
+  }
+  if (model.stateful && chance(random, 40)) {
+    Condition& c = add(Kind::kState);
+    for (uint64_t n = 1 + below(random, 3); n > 0; --n) c.states |= 1u << below(random, 5);
+    c.value = static_cast<unsigned>(below(random, 2));
   }
   const unsigned icmp = model.family == 4 ? 1 : 58;
   if (chance(random, 60)) {
@@ -130,8 +140,9 @@ inline Rule draw_rule(Random& random, const Model& model, size_t chain, size_t c
   return r;
 }
 
-inline Model draw_model(Random& random, bool iptables) {
+inline Model draw_model(Random& random, bool iptables, bool stateful) {
   Model m;
+  m.stateful = stateful;
   m.iptables = iptables;
   m.sets = !iptables;
   m.family = chance(random, 50) ? 4 : 6;
@@ -233,8 +244,20 @@ inline bool holds(const Model& m, const Condition& c, const FlowKey& k) {
       return later != c.negated;
     case Kind::kDscp:
       return (k.dscp == c.value) != c.negated;
+    case Kind::kState:
+      return ((c.states & bit_of(m.state)) != 0) != c.negated;
   }
   return false;
+}
+
+// Whether a rule that packets may get to looks at the state.
+inline bool looks_at_state(const Model& m, size_t chain = 0) {
+  return std::any_of(m.chains[chain].begin(), m.chains[chain].end(), [&](const Rule& r) {
+    const bool jumps = r.target == Rule::Target::kJump || r.target == Rule::Target::kGoto;
+    return (jumps && looks_at_state(m, r.chain)) ||
+           std::any_of(r.conditions.begin(), r.conditions.end(),
+                       [](const Condition& c) { return c.kind == Condition::Kind::kState; });
+  });
 }
 
 enum class Walk { kCameBack, kDecided };
@@ -281,6 +304,7 @@ inline Verdict verdict_of(const Model& m, const FlowKey& k) {
   if (walk(m, 0, k, v) == Walk::kCameBack) v.permit = !m.drop_policy;
   if (!v.permit) v.marked = false;  // nobody sees it
   if (!v.marked) v.mark = 0;
+  v.keep = v.permit && m.state == ConnState::kNew && looks_at_state(m);
   return v;
 }
 
@@ -288,7 +312,7 @@ inline Verdict verdict_of(const RuleSet& set, const FlowKey& k) {
   for (const AclRule& rule : set.rules) {
     if (!matches(flatten(rule, 1), k)) continue;
     const bool marked = rule.verb == AclVerb::kMark;
-    return {rule.verb != AclVerb::kDeny, rule.log, marked, marked ? rule.mark : 0};
+    return {rule.verb != AclVerb::kDeny, rule.log, marked, marked ? rule.mark : 0, rule.keep};
   }
   return {false, false, true, ~0u};  // every chain has a policy: never equal to a model's
 }
@@ -299,29 +323,38 @@ inline size_t rules_in(const Model& m) {
   return n;
 }
 
-// Draws models, has them read back from their text by `read`, and compares what both do to packets. No list may be
-// long. The reader of iptables may drop more of the packets that end inside a header.
+// Draws models, has them read back from their text by `read`, and compares what both do to packets; of models that look
+// at states for each state. No list may be long. The reader of iptables may drop more of the packets that end inside a
+// header.
 template <typename Print, typename Read>
-void compare_with_model(int rounds, bool iptables, Print print, Read read) {
+void compare_with_model(int rounds, bool iptables, bool stateful, Print print, Read read) {
   size_t permits = 0, denies = 0, written = 0, made = 0;
   for (int i = 0; i < rounds; ++i) {
     Random random(static_cast<uint64_t>(i) + 1);
-    const Model model = draw_model(random, iptables);
+    Model model = draw_model(random, iptables, stateful);
     const std::string text = print(model);
-    const Result<RuleSet> set = read(text);
-    ASSERT_TRUE(set.ok()) << to_string(set.error()) << text;
-    ASSERT_TRUE(check_rule_set(*set).ok());
-    written += rules_in(model);
-    made += set->rules.size();
-    EXPECT_LE(set->rules.size(), 60 * rules_in(model)) << "seed " << i + 1 << "\n" << text;
-    for (int k = 0; k < 300; ++k) {
-      const FlowKey key = draw_key(random, model.family);
-      const Verdict want = verdict_of(model, key), got = verdict_of(*set, key);
-      (want.permit ? permits : denies) += 1;
-      if (iptables && (key.bits & FlowKey::kShortL4) != 0 && !got.permit) continue;
-      ASSERT_EQ(want, got) << "seed " << i + 1 << ", " << want.permit << want.log << want.mark << " against "
-                           << got.permit << got.log << got.mark << "\n"
-                           << text;
+    const bool looks = looks_at_state(model);
+    ASSERT_EQ(read(text, StateReading()).ok(), !looks) << text;
+    for (const auto& named : kConnStates) {
+      if (!stateful && named.value != 0) break;
+      model.state = static_cast<ConnState>(named.value);
+      bool found = false;
+      const Result<RuleSet> set = read(text, StateReading{.state = model.state, .stateful = &found});
+      ASSERT_TRUE(set.ok()) << to_string(set.error()) << text;
+      ASSERT_TRUE(check_rule_set(*set).ok());
+      ASSERT_EQ(found, looks) << text;
+      written += rules_in(model);
+      made += set->rules.size();
+      EXPECT_LE(set->rules.size(), 60 * rules_in(model)) << "seed " << i + 1 << "\n" << text;
+      for (int k = 0; k < 300; ++k) {
+        const FlowKey key = draw_key(random, model.family);
+        const Verdict want = verdict_of(model, key), got = verdict_of(*set, key);
+        (want.permit ? permits : denies) += 1;
+        if (iptables && (key.bits & FlowKey::kShortL4) != 0 && !got.permit) continue;
+        ASSERT_EQ(want, got) << "seed " << i + 1 << ", " << named.name << ", " << want.permit << want.log << want.mark
+                             << want.keep << " against " << got.permit << got.log << got.mark << got.keep << "\n"
+                             << text;
+      }
     }
   }
   EXPECT_LE(made, 20 * written);

@@ -104,8 +104,8 @@ struct Table {
 
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& file_name, std::string_view chain)
-      : text_(text), asked_(chain), found_(file_name, text) {
+  Reader(std::string_view text, const std::string& file_name, std::string_view chain, const StateReading& states)
+      : text_(text), asked_(chain), states_(states), found_(file_name, text) {
     set_.files.push_back(file_name);
   }
 
@@ -338,6 +338,7 @@ class Reader {
       return;
     }
     table_ = &table;
+    stateful_ = false;
     std::vector<size_t> todo{first};
     std::vector<bool> reached(table.chains.size());
     reached[first] = true;
@@ -368,6 +369,7 @@ class Reader {
     policy.verb = table.policies[first];
     policy.line = table.policy_lines[first];
     policy.families = everything().families;
+    policy.keep = stateful_ && states_.state == ConnState::kNew;
     drop_short(table, first);
     if (const auto problem = flatten_chains(table.chains, first, policy, 0, set_))
       fail(problem->at, problem->length, problem->message, problem->expected);
@@ -531,6 +533,7 @@ class Reader {
     }
     if (o == "--icmp-type" || o == "--icmpv6-type") return icmp(d, word, negated);
     if (o == "--comment") return plain() && (take(), true);
+    if (o == "--ctstate" || o == "--state") return conn_states(d, word, negated);
     if (o == "--src-range" || o == "--dst-range") return range(d, o[2] == 's', negated);
     if (o == "--dscp" || o == "--dscp-class") {
       const Word v = take();
@@ -553,10 +556,15 @@ class Reader {
     if (is("-j", "--jump") || is("-g", "--goto")) return plain() && target(d, rule, o == "-g" || o == "--goto");
     if (is("-c", "--set-counters")) return take(), take(), true;
     if (d.has_target && target_option(d, rule, word)) return found_.ok() || !enough();
-    static constexpr const char* kStateful = "a rule cannot match connections, interfaces, rates and sets";
+    static constexpr const char* kStateful = "a rule cannot match interfaces, rates and sets";
     if (is("-i", "--in-interface") || is("-o", "--out-interface")) {
       take();
       return fail(word, fmt::format("'{}' matches an interface, which a rule cannot", o), kStateful);
+    }
+    if (o.starts_with("--ct")) {
+      while (more() && !words_[next_].text.starts_with('-') && words_[next_].text != "!") ++next_;
+      return fail(word, fmt::format("'{}' is not understood", o.substr(0, 60)),
+                  "--ctstate alone of conntrack's options");
     }
     return fail(word, fmt::format("'{}' is not understood", o.substr(0, 60)), kStateful);
   }
@@ -635,17 +643,40 @@ class Reader {
       const uint8_t p = name.text == "icmp" ? 1 : 58;
       return keep(d, name, header_of(p, false), {AclRegion{}}, false);
     }
-    for (const char* known : {"comment", "multiport", "iprange", "dscp", "tos"}) {
+    for (const char* known : {"comment", "multiport", "iprange", "dscp", "tos", "conntrack", "state"}) {
       if (name.text == known) return true;
     }
     fail(name, fmt::format("match '{}' is not understood", name.text.substr(0, 60)),
-         "tcp, udp, sctp, dccp, icmp, icmp6, multiport, iprange, dscp, tos or comment",
-         name.text == "conntrack" || name.text == "state" ? "rules see one packet at a time: describe by addresses, "
-                                                            "ports and flags what an established connection may send"
-                                                          : "");
+         "tcp, udp, sctp, dccp, icmp, icmp6, multiport, iprange, dscp, tos, conntrack, state or comment");
     // Its options would only be further findings of the same thing.
     while (more() && words_[next_].text != "-m" && words_[next_].text != "-j" && words_[next_].text != "-g") ++next_;
     return false;
+  }
+
+  // The state that is asked for is known: the condition leaves all packets or none.
+  bool conn_states(Draft& d, const Word& word, bool negated) {
+    const Word v = take();
+    stateful_ = true;
+    states_.found();
+    unsigned states = 0;
+    if (v.text.empty()) return wrong(v, "a state", "NEW, ESTABLISHED, RELATED, INVALID or UNTRACKED");
+    for (size_t begin = 0; begin <= v.text.size();) {
+      const size_t end = std::min(v.text.find(',', begin), v.text.size());
+      const Word item{v.text.substr(begin, end - begin), v.at + begin};
+      if (same_word(item.text, "SNAT") || same_word(item.text, "DNAT"))
+        return fail(item, fmt::format("'{}' is a state of address translation, which is not looked at", item.text),
+                    "NEW, ESTABLISHED, RELATED, INVALID or UNTRACKED");
+      const auto state = find_named(kConnStates, item.text);
+      if (!state && !same_word(item.text, "UNTRACKED")) {
+        return fail({item.text, item.at}, fmt::format("'{}' is not a state", item.text.substr(0, 60)),
+                    "NEW, ESTABLISHED, RELATED, INVALID or UNTRACKED, separated by ','");
+      }
+      if (state) states |= bit_of(static_cast<ConnState>(*state));
+      begin = end + 1;
+    }
+    if (!states_.state) return fail(word, kNeedsState, kStateWanted);
+    const bool holds = ((states & bit_of(*states_.state)) != 0) != negated;
+    return holds || keep(d, word, everything(), {}, false);
   }
 
   bool ports(Draft& d, const Word& word, bool source, bool destination, bool many, bool negated) {
@@ -813,6 +844,8 @@ class Reader {
 
   std::string_view text_;
   std::string_view asked_;
+  StateReading states_;
+  bool stateful_ = false;  // a rule of the table looks at a state
   Diagnostics found_;
   RuleSet set_;
   std::vector<Table> tables_;
@@ -833,8 +866,9 @@ bool is_iptables_start(std::string_view line) {
   return scan.peek() == '*';
 }
 
-Result<RuleSet> parse_iptables_rules(std::string_view text, const std::string& file_name, std::string_view chain) {
-  return Reader(text, file_name, chain).run();
+Result<RuleSet> parse_iptables_rules(std::string_view text, const std::string& file_name, std::string_view chain,
+                                     const StateReading& states) {
+  return Reader(text, file_name, chain, states).run();
 }
 
 }  // namespace sluice

@@ -40,6 +40,7 @@ std::string print(const Model& m) {
         if (x.kind == Kind::kIcmp) t += m.family == 4 ? " -m icmp" : " -m icmp6";
         if (x.kind == Kind::kFlags) t += " -m tcp";
         if (x.kind == Kind::kDscp) t += " -m dscp";
+        if (x.kind == Kind::kState) t += x.value == 0 ? " -m conntrack" : " -m state";
         if (x.negated) t += " !";
         std::string ranges;
         for (const auto& [low, high] : x.ranges)
@@ -74,6 +75,17 @@ std::string print(const Model& m) {
           case Kind::kDscp:
             t += fmt::format(" --dscp 0x{:02x}", x.value);
             break;
+          case Kind::kState: {
+            static constexpr const char* kNames[] = {"NEW", "ESTABLISHED", "RELATED", "INVALID", "UNTRACKED"};
+            t += x.value == 0 ? " --ctstate" : " --state";
+            char before = ' ';
+            for (unsigned i = 0; i < 5; ++i) {
+              if ((x.states >> i & 1) == 0) continue;
+              t += before + std::string(kNames[i]);
+              before = ',';
+            }
+            break;
+          }
         }
       }
       switch (r.target) {
@@ -104,7 +116,15 @@ std::string print(const Model& m) {
 }
 
 TEST(IptablesRules, DecideAsTheChainsDo) {
-  compare_with_model(300, true, print, [](const std::string& text) { return parse_iptables_rules(text, "t"); });
+  compare_with_model(300, true, false, print, [](const std::string& text, const StateReading& states) {
+    return parse_iptables_rules(text, "t", {}, states);
+  });
+}
+
+TEST(IptablesRules, DecideForEachStateAsTheChainsDo) {
+  compare_with_model(150, true, true, print, [](const std::string& text, const StateReading& states) {
+    return parse_iptables_rules(text, "t", {}, states);
+  });
 }
 
 Result<RuleSet> read(const std::string& rules, const std::string& chains = {}, std::string_view chain = {}) {
@@ -251,7 +271,7 @@ TEST(IptablesRules, NameWhatTheyDoNotUnderstand) {
                      "-A FORWARD -m limit --limit 3/min -j NFLOG --nflog-group 1\n"
                      "-A FORWARD -p tpc -m set --match-set bad src -j DROP\n"
                      "-A FORWARD -j FORWARD\n"),
-            "5:15: match 'conntrack' is not understood\n"
+            "5:25: the rule looks at the state of its connection\n"
             "6:15: '10.0.0.0/33' is not an IPv4 address\n"
             "6:27: '-o' matches an interface, which a rule cannot\n"
             "7:34: port range 90:80 is empty\n"
@@ -276,6 +296,47 @@ TEST(IptablesRules, NameWhatTheyDoNotUnderstand) {
   EXPECT_EQ(nat.error().diagnostics.at(0).line, 8u);
   EXPECT_THAT(nat.error().diagnostics.at(1).message, HasSubstr("table 'mangle' is not empty"));
   EXPECT_FALSE(parse_iptables_rules("", "fw").ok());
+}
+
+TEST(IptablesRules, LookAtTheStateThatIsAskedFor) {
+  const std::string start = "*filter\n:FORWARD DROP [0:0]\n";
+  const auto native = [&](const std::string& rules, ConnState state) {
+    const auto set = parse_iptables_rules(start + rules + "COMMIT\n", "fw", {}, {.state = state});
+    return set.ok() ? to_native(*set) : to_string(set.error());
+  };
+  const std::string rules =
+      "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -s 10.0.0.0/8 -m state ! --state "
+      "INVALID -j MARK --set-mark 7\n-A FORWARD -s 10.0.0.0/8 -m conntrack ! --ctstate INVALID,UNTRACKED -j ACCEPT\n";
+  const std::string deny = "deny from 0.0.0.0/0 to 0.0.0.0/0\n";
+  EXPECT_EQ(native(rules, ConnState::kNew), "mark(7) from 10.0.0.0/8 to 0.0.0.0/0 keep-state\n" + deny);
+  EXPECT_THAT(native(rules, ConnState::kRelated), testing::StartsWith("permit from 0.0.0.0/0 to 0.0.0.0/0\n"));
+  EXPECT_EQ(native(rules, ConnState::kInvalid), deny);
+  // An accepting policy has the connection tracked, too; of a table that does not look at states nothing has.
+  const auto both = parse_iptables_rules(
+      "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -m conntrack --ctstate INVALID -j DROP\nCOMMIT\n"
+      "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 2001:db8::/32 -j DROP\nCOMMIT\n",
+      "fw", {}, {.state = ConnState::kNew});
+  ASSERT_TRUE(both.ok()) << to_string(both.error());
+  EXPECT_EQ(to_native(*both),
+            "permit from 0.0.0.0/0 to 0.0.0.0/0 keep-state\ndeny from 2001:db8::/32 to ::/0\n"
+            "permit from ::/0 to ::/0\n");
+  const auto finds = [&](const std::string& rule) {
+    const auto set =
+        parse_iptables_rules(start + "-A FORWARD " + rule + "\nCOMMIT\n", "fw", {}, {.state = ConnState::kNew});
+    std::string t;
+    if (!set.ok()) {
+      for (const Diagnostic& d : set.error().diagnostics) t += fmt::format("{}: {}\n", d.column, d.message);
+    }
+    return t;
+  };
+  EXPECT_EQ(finds("-m conntrack --ctstate NEW,DNAT -j ACCEPT"),
+            "39: 'DNAT' is a state of address translation, which is not looked at\n");
+  EXPECT_EQ(finds("-m conntrack --ctstate NEW, -j ACCEPT"), "39: '' is not a state\n");
+  EXPECT_EQ(finds("-m state --state OLD -j ACCEPT"), "29: 'OLD' is not a state\n");
+  EXPECT_EQ(finds("-m state --state"), "28: the line ends where a state should be\n");
+  EXPECT_EQ(finds("-m conntrack --ctstate NEW --ctdir ORIGINAL ! --ctstatus SNAT,DNAT -s 1.2.3.4/33"),
+            "39: '--ctdir' is not understood\n58: '--ctstatus' is not understood\n82: '1.2.3.4/33' is not an IPv4 "
+            "address\n");
 }
 
 TEST(IptablesRules, RefuseWhatWouldGrowWithoutBound) {

@@ -35,7 +35,7 @@ constexpr size_t kMaxMembers = size_t{1} << 20;  // of all groups together
 constexpr std::string_view kKeys[] = {"src", "dst", "proto", "sport", "dport", "tcp-flags", "action"};
 constexpr std::string_view kOptions[] = {"flags",      "tcp-flags",   "dscp", "frag",      "no-frag",
                                          "first-frag", "later-frag",  "bits", "icmp-type", "icmp-code",
-                                         "icmp-match", "loose-ports", "log"};
+                                         "icmp-match", "loose-ports", "log",  "state",     "keep-state"};
 
 struct PortRange {
   uint16_t low = 0, high = 65535;
@@ -54,6 +54,7 @@ struct Word {
 // What all files of one reading share.
 struct Shared {
   const IncludeReader& reader;
+  const StateReading& states;
   RuleSet set;
   std::map<std::string, std::vector<Address>, std::less<>> addresses;
   std::map<std::string, std::vector<PortRange>, std::less<>> ports;
@@ -328,7 +329,10 @@ class File {
     AclRule rule;
     std::vector<Address> src, dst;
     std::vector<PortRange> sport, dport;
-    std::vector<Word> parts;  // of a keyed rule
+    std::vector<Word> parts;    // of a keyed rule
+    std::optional<Word> state;  // the options of these names
+    std::optional<Word> keep;
+    unsigned states = 0;  // bits of ConnState that `state` lists
     bool keyed = false;
     bool loose_ports = false;
     bool ah = false;  // the protocol 51, by its name or number
@@ -345,11 +349,14 @@ class File {
     draft.sport.clear();
     draft.dport.clear();
     draft.loose_ports = draft.ah = draft.has_action = draft.protocol_unknown = draft.addresses_unknown = false;
+    draft.state = draft.keep = std::nullopt;
+    draft.states = 0;
     const size_t start = words_[0].at;
     draft.parts.clear();
     draft.keyed = is_key(peek());
     const size_t errors = found_.error_count();
     draft.keyed ? keyed_rule(draft) : worded_rule(draft);
+    states_fit(draft);
     if (found_.error_count() == errors) {
       emit(draft, start);
     } else if (!draft.addresses_unknown && !draft.src.empty() && !draft.dst.empty()) {
@@ -478,6 +485,26 @@ class File {
         fail(w.at, w.text.size(), fmt::format("'{}' stands beside a protocol that has no TCP flags", w.text),
              "proto tcp, or none");
       }
+    }
+  }
+
+  // What the rule says of connections. `state` has no bits after a finding in its list.
+  void states_fit(Draft& draft) {
+    if (!draft.state && !draft.keep) return;
+    const StateReading& reading = shared_.states;
+    reading.found();
+    if (!reading.state && (draft.state || !reading.keeps)) {
+      const Word& word = draft.state ? *draft.state : *draft.keep;
+      fail(word.at, word.text.size(), draft.state ? kNeedsState : kKeepsState, kStateWanted);
+    }
+    if (!draft.keep) return;
+    draft.rule.keep = true;
+    if (draft.rule.verb == AclVerb::kDeny) {
+      fail(draft.keep->at, draft.keep->text.size(), "'keep-state' stands in a rule that lets no packet through",
+           "keep-state with permit or mark");
+    } else if (draft.states != 0 && (draft.states & bit_of(ConnState::kNew)) == 0) {
+      fail(draft.keep->at, draft.keep->text.size(), "'keep-state' stands in a rule for packets that open no connection",
+           "new in the list of 'state'");
     }
   }
 
@@ -743,6 +770,38 @@ class File {
     return one_byte(pair.substr(0, slash)) && one_byte(mask) && number(mask, 0xff) != 0u;
   }
 
+  bool state_list(Draft& draft, const Word& list) {
+    if (list.text.empty()) return fail(list, "a state", "state LIST, such as state new,established");
+    bool good = true;
+    unsigned states = 0;
+    for (const Word& item : items(list)) {
+      if (enough()) return false;
+      const auto state = find_named(kConnStates, item.text);
+      if (!state) {
+        good = fail(item.at, std::max<size_t>(1, item.text.size()),
+                    item.text.empty() ? std::string("a state is missing in the list")
+                                      : fmt::format("'{}' is not a state", item.text.substr(0, 60)),
+                    "new, established, related or invalid, separated by ','", near_state(item.text));
+        continue;
+      }
+      const unsigned bit = bit_of(static_cast<ConnState>(*state));
+      if ((states & bit) != 0)
+        good = fail(item.at, item.text.size(), fmt::format("'{}' stands twice", item.text), "each state once");
+      states |= bit;
+    }
+    if (good) draft.states = states;
+    return good;
+  }
+  static std::string near_state(std::string_view word) {
+    const std::string near = word.empty() ? std::string() : nearest(kConnStates, word);
+    return near.empty() ? near : fmt::format("did you mean '{}'?", near);
+  }
+  // Of a keyed rule, part() says so.
+  bool once(const Draft& draft, const std::optional<Word>& before, const Word& word) {
+    return draft.keyed || !before ||
+           fail(word.at, word.text.size(), fmt::format("'{}' stands twice", word.text), "each option once");
+  }
+
   bool option(Draft& draft) {
     AclRule& rule = draft.rule;
     const Word word = take();
@@ -750,6 +809,14 @@ class File {
     auto is = [&](std::string_view name) { return same_word(word.text, name); };
     if (is("log")) {
       rule.log = true;
+    } else if (is("state")) {
+      const bool first = once(draft, draft.state, word);
+      draft.state = word;
+      return state_list(draft, take()) && first;
+    } else if (is("keep-state")) {
+      const bool first = once(draft, draft.keep, word);
+      draft.keep = word;
+      return first;
     } else if (is("frag")) {
       rule.bits_mask |= FlowKey::kFragment;
       rule.bits |= FlowKey::kFragment;
@@ -823,9 +890,10 @@ class File {
       resume(begins_part);  // nobody knows how many words it would have
       return fail(
           word, "an option",
-          "flags, tcp-flags, dscp, frag, no-frag, first-frag, later-frag, icmp-type, icmp-code, loose-ports or log",
+          "flags, tcp-flags, dscp, frag, no-frag, first-frag, later-frag, icmp-type, icmp-code, loose-ports, state, "
+          "keep-state or log",
           closest_match(word.text, {"flags", "tcp-flags", "dscp", "frag", "no-frag", "first-frag", "later-frag",
-                                    "icmp-type", "icmp-code", "log", "port"}));
+                                    "icmp-type", "icmp-code", "log", "port", "state", "keep-state"}));
     }
     return true;
   }
@@ -863,6 +931,7 @@ class File {
            "smaller groups");
       return;
     }
+    if (draft.state && shared_.states.state && (draft.states & bit_of(*shared_.states.state)) == 0) return;
     shared_.rules += made;
     if (shared_.rules > shared_.max_rules) {
       // What follows is counted too, so that it is known how many there would be; it makes nothing.
@@ -935,8 +1004,8 @@ std::string ports_text(uint16_t low, uint16_t high) {
 }  // namespace
 
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader,
-                                   size_t max_rules) {
-  Shared shared{.reader = reader};
+                                   size_t max_rules, const StateReading& states) {
+  Shared shared{.reader = reader, .states = states};
   shared.bytes = text.size();
   shared.max_rules = std::min(max_rules, kMaxNativeRules);
   const std::string name = file_name.empty() ? "<input>" : std::filesystem::path(file_name).lexically_normal().string();
@@ -951,8 +1020,8 @@ Result<RuleSet> parse_native_rules(std::string_view text, const std::string& fil
 }
 
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder,
-                                   std::vector<FileStamp>* included) {
-  return parse_native_rules(text, file_name, [&](const std::string& path) -> Result<std::string> {
+                                   std::vector<FileStamp>* included, const StateReading& states) {
+  const IncludeReader reader = [&](const std::string& path) -> Result<std::string> {
     const std::string where = (std::filesystem::path(folder) / path).string();
     // A rule file may be a stranger's: what it includes is neither a pipe nor a device.
     struct stat info {};
@@ -962,7 +1031,8 @@ Result<RuleSet> parse_native_rules(std::string_view text, const std::string& fil
     if (!file) return std::move(file).error();
     if (included != nullptr) included->push_back(file->stamp());
     return file->table(kMaxBytes);
-  });
+  };
+  return parse_native_rules(text, file_name, reader, kMaxNativeRules, states);
 }
 
 std::string to_native(const AclRule& r) {
@@ -1003,6 +1073,7 @@ std::string to_native(const AclRule& r) {
   } else if (r.icmp_mask != 0) {
     out += fmt::format(" icmp-match 0x{:04x}/0x{:04x}", r.icmp & r.icmp_mask, r.icmp_mask);
   }
+  if (r.keep) out += " keep-state";
   if (r.log) out += " log";
   return out;
 }

@@ -11,10 +11,16 @@
 //   OPTION   flags SYN,ACK/SYN,ACK,RST | flags SYN | flags 0xV/0xM (16 bits, TCP byte << 8, four digits)
 //            tcp-flags V/M (the TCP byte) | dscp 0..63|ef|afXY|csN | frag | no-frag | first-frag | later-frag
 //            bits 0xV/0xM | icmp-type N | icmp-code N | icmp-match 0xV/0xM | loose-ports | log
+//            state STATE,STATE ... | keep-state
+//   STATE    new | established | related | invalid, of the packet's connection
 //
 // '#' starts a comment. A rule that names ports matches only packets that have ports, unless it says loose-ports: then
 // absent ports count as 0, as ClassBench has it. A line whose groups have several members becomes that many rules in a
 // row, all with the line's number. `any` on both sides matches both families; 0.0.0.0/0 and ::/0 are of one family.
+//
+// The rules are read for packets of one state (conn_state.h): a rule with `state` that does not name this state makes
+// no rule. `keep-state` has the connection tracked that a packet opens which the rule permits or marks; it becomes
+// AclRule::keep, whatever the state.
 #pragma once
 
 #include <functional>
@@ -24,6 +30,7 @@
 
 #include "base/input_file.h"
 #include "base/result.h"
+#include "formats/conn_state.h"
 #include "tables/acl/rule_set.h"
 
 namespace sluice {
@@ -39,13 +46,14 @@ using IncludeReader = std::function<Result<std::string>(const std::string& path)
 // `folder`: what a relative name of an included file begins in; empty: this process's own. `included` receives the
 // included files as they were opened.
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder = {},
-                                   std::vector<FileStamp>* included = nullptr);
+                                   std::vector<FileStamp>* included = nullptr, const StateReading& states = {});
 // `max_rules`: fewer than that limit. The rules that groups make are counted before they are made: a text of a few
 // lines that stands for millions is refused for what it takes to read it, with how many they would be.
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader,
-                                   size_t max_rules = kMaxNativeRules);
+                                   size_t max_rules = kMaxNativeRules, const StateReading& states = {});
 
-// Writes the set as native rules that parse back to the same matches and actions, one line a rule.
+// Writes the set as native rules that parse back to the same matches and actions, one line a rule; those with
+// `keep-state` are read with StateReading::keeps or a state.
 std::string to_native(const RuleSet& set);
 // One rule in the native language, without a newline.
 std::string to_native(const AclRule& rule);

@@ -1,6 +1,7 @@
 // The native language: what each form means, what is refused and how, and that writing and reading agree.
 #include "formats/native_rules.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -287,7 +288,7 @@ TEST(NativeRules, EveryPartOfALineIsReadForItself) {
                 line +
                 "                                                                                   ^~~~\n"
                 "  expected: flags, tcp-flags, dscp, frag, no-frag, first-frag, later-frag, icmp-type, icmp-code, "
-                "loose-ports or log\n"
+                "loose-ports, state, keep-state or log\n"
                 "  help: did you mean 'log'?\n"
                 "error: 10 errors in t.acl\n");
   // Only what is wrong for itself: the ICMP type needs a protocol, and the protocol is what could not be read.
@@ -402,11 +403,90 @@ TEST(NativeRules, RulesAreCountedBeforeTheyAreMade) {
               HasSubstr("bomb.acl:4:1: error: too many rules from here on: 500050 in all, more than 30000"));
 }
 
+// "line action" of the rules that a text has for packets of the state.
+std::string rules_for(ConnState state, const std::string& text) {
+  bool stateful = false;
+  const auto set = parse_native_rules(text, "s.acl", std::string(), nullptr, {.state = state, .stateful = &stateful});
+  if (!set.ok()) return to_string(set.error());
+  std::string t;
+  for (const AclRule& r : set->rules)
+    t += fmt::format("{}{}{} ", r.line, r.verb == AclVerb::kDeny ? "-" : "+", r.keep ? "k" : "");
+  return t + (stateful ? "!" : "");
+}
+
+TEST(NativeRules, TheStateSelectsTheRules) {
+  const std::string text =
+      "permit from any to any state established,related\n"
+      "deny from any to any log state invalid\n"
+      "permit tcp from any to any port 22 keep-state log\n"
+      "src any dport 53 proto udp state NEW keep-state action mark 7\n"
+      "permit tcp from 10.0.0.1,10.0.0.2 to any state new,established,related,invalid\n"
+      "deny from any to any\n";
+  EXPECT_EQ(rules_for(ConnState::kNew, text), "3+k 4+k 5+ 5+ 6- !");
+  EXPECT_EQ(rules_for(ConnState::kEstablished, text), "1+ 3+k 5+ 5+ 6- !");
+  EXPECT_EQ(rules_for(ConnState::kRelated, text), "1+ 3+k 5+ 5+ 6- !");
+  EXPECT_EQ(rules_for(ConnState::kInvalid, text), "2- 3+k 5+ 5+ 6- !");
+  EXPECT_EQ(rules_for(ConnState::kNew, "permit from any to any\n"), "1+ ");
+  EXPECT_EQ(rules_for(ConnState::kNew, "permit from any to any state invalid\n"), "!");
+  const auto set = parse_native_rules(text, "s.acl", std::string(), nullptr, {.state = ConnState::kNew});
+  ASSERT_TRUE(set.ok());
+  EXPECT_EQ(to_native(set->rules[0]), "permit tcp from any to any port 22 keep-state log");
+  EXPECT_EQ(to_native(set->rules[1]), "mark(7) udp from any to any port 53 keep-state");
+  // A list that was read for a state is written without it.
+  const auto again = parse_native_rules(to_native(*set), "w.acl", {}, nullptr, {.keeps = true});
+  ASSERT_TRUE(again.ok()) << to_string(again.error());
+  EXPECT_EQ(to_native(*again), to_native(*set));
+}
+
+TEST(NativeRules, AStateIsAskedForWhereRulesLookAtIt) {
+  bool stateful = false;
+  const auto set = parse_native_rules("permit from any to any\ndeny from any to any state invalid keep-state\n",
+                                      "s.acl", {}, nullptr, {.stateful = &stateful});
+  ASSERT_FALSE(set.ok());
+  EXPECT_TRUE(stateful);
+  EXPECT_THAT(to_string(set.error()), HasSubstr("s.acl:2:22: error: the rule looks at the state of its connection\n"
+                                                "  deny from any to any state invalid keep-state\n"
+                                                "                       ^~~~~\n"
+                                                "  expected: a state: FORMAT auto@new, or ConnTrack in front\n"));
+  EXPECT_THAT(bad("permit from any to any keep-state"),
+              HasSubstr("1:24: error: the rule keeps the state of its connection"));
+}
+
+TEST(NativeRules, StatesThatCannotBeMeant) {
+  const auto finds = [](const std::string& text) {
+    const auto set = parse_native_rules(text, "s.acl", std::string(), nullptr, {.state = ConnState::kEstablished});
+    std::string t;
+    if (!set.ok()) {
+      for (const Diagnostic& d : set.error().diagnostics)
+        t += fmt::format("{}: {}{}\n", d.column, d.message, d.suggestion.empty() ? "" : "; " + d.suggestion);
+    }
+    return t;
+  };
+  EXPECT_EQ(finds("permit from any to any state"), "29: the line ends where a state should be\n");
+  EXPECT_EQ(finds("permit from any to any state establshed log"),
+            "30: 'establshed' is not a state; did you mean 'established'?\n");
+  EXPECT_EQ(finds("permit from any to any state new,,related"), "34: a state is missing in the list\n");
+  EXPECT_EQ(finds("permit from any to any state new,related,new"), "42: 'new' stands twice\n");
+  EXPECT_EQ(finds("permit from any to any state new log state new"), "38: 'state' stands twice\n");
+  EXPECT_EQ(finds("permit from any to any keep-state keep-state"), "35: 'keep-state' stands twice\n");
+  EXPECT_EQ(finds("src any state new state new action pass"), "19: 'state' stands twice\n");
+  EXPECT_EQ(finds("deny from any to any keep-state"),
+            "22: 'keep-state' stands in a rule that lets no packet through\n");
+  EXPECT_EQ(finds("src any keep-state action drop"), "9: 'keep-state' stands in a rule that lets no packet through\n");
+  EXPECT_EQ(finds("permit from any to any keep-state state established"),
+            "24: 'keep-state' stands in a rule for packets that open no connection\n");
+  // What makes no rule is looked at all the same.
+  EXPECT_EQ(finds("permit from 10.0.0.1 to ::1 state new"),
+            "1: the source and the destination are of different address families\n");
+  EXPECT_EQ(finds("permit from any to any state new dscp 64"), "39: '64' is not a DSCP\n");
+}
+
 bool same_rules(const RuleSet& a, const RuleSet& b) {
   if (a.rules.size() != b.rules.size()) return false;
   for (size_t i = 0; i < a.rules.size(); ++i) {
     const AclRule &x = a.rules[i], &y = b.rules[i];
-    if (!same_match(flatten(x, 1), flatten(y, 1)) || x.verb != y.verb || x.log != y.log) return false;
+    if (!same_match(flatten(x, 1), flatten(y, 1)) || x.verb != y.verb || x.log != y.log || x.keep != y.keep)
+      return false;
     if (x.verb == AclVerb::kMark && x.mark != y.mark) return false;
   }
   return true;
@@ -415,8 +495,9 @@ bool same_rules(const RuleSet& a, const RuleSet& b) {
 TEST(NativeRules, WritingAndReadingAgree) {
   const bool holds = rc::check("to_native then parse_native_rules", [](uint64_t seed) {
     acl_test::Random random(seed);
-    const auto set = acl_test::random_set(random, 40);
-    const auto again = parse_native_rules(to_native(set), "w.acl");
+    auto set = acl_test::random_set(random, 40);
+    for (AclRule& r : set.rules) r.keep = r.verb != AclVerb::kDeny && acl_test::chance(random, 30);
+    const auto again = parse_native_rules(to_native(set), "w.acl", {}, nullptr, {.keeps = true});
     if (!again.ok()) RC_FAIL(to_string(again.error()));
     RC_ASSERT(same_rules(set, *again));
   });

@@ -39,15 +39,20 @@ enum class Field : uint8_t {
   kIcmpCode,
   kTcpFlags,
   kFragment,
+  kState,
 };
 struct Selector {
   Field field = Field::kSrc;
   AclRegion within;           // packets that have the field
   uint8_t family = 0;         // of addresses; of ICMP names
   unsigned bits = 16;         // of numbers
-  uint32_t mask = ~0u;        // of TCP flags and fragment offsets
+  uint32_t mask = ~0u;        // of TCP flags, fragment offsets and states
   bool any_protocol = false;  // th: the bytes where ports would be
 };
+
+// The kernel's numbers. A packet has one of these, and it is never "untracked" here.
+constexpr Named kStateBits[] = {{"invalid", 1}, {"established", 2}, {"related", 4}, {"new", 8}, {"untracked", 64}};
+constexpr uint64_t kAllStates = 79;
 
 // In the order in which a packet meets them.
 enum class Hook : uint8_t { kNone, kIngress, kPrerouting, kInput, kForward, kOutput, kPostrouting, kEgress };
@@ -75,8 +80,8 @@ struct Path {
 
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& file_name, std::string_view chain)
-      : text_(text), asked_(chain), found_(file_name, text) {
+  Reader(std::string_view text, const std::string& file_name, std::string_view chain, const StateReading& states)
+      : text_(text), asked_(chain), states_(states), found_(file_name, text) {
     set_.files.push_back(file_name);
   }
 
@@ -370,6 +375,7 @@ class Reader {
     std::vector<FilterChain> out;
     std::vector<size_t> enter, bodies;
     const size_t count = path.chains.size();
+    stateful_ = false;
     for (size_t c : path.chains) {
       if (count > 1) {
         enter.push_back(out.size());
@@ -383,6 +389,7 @@ class Reader {
     if (!found_.ok()) return;
     FilterPolicy policy;
     policy.families = path.families;
+    policy.keep = stateful_ && states_.state == ConnState::kNew;
     auto drops = [&](size_t k) { return chains_[path.chains[k]].policy == AclVerb::kDeny; };
     size_t end = 0;  // whose policy decides what nothing else does
     while (end + 1 < count && !drops(end)) ++end;
@@ -616,6 +623,11 @@ class Reader {
       if (!any) return not_understood(right, "TCP flags", "fin, syn, rst, psh, ack, urg, ecn, cwr or a list of them");
       values.emplace_back().flags = {0, static_cast<uint16_t>((*any & parts[0].mask) << 8)};
       negated = op == "in";
+    } else if (parts.size() == 1 && parts[0].field == Field::kState && (op == "in" || op == "!") &&
+               state_bits(right, 0)) {
+      // Any of these states, or none of them.
+      if ((*state_bits(right, 0) & parts[0].mask & asked_bit()) != 0) values.emplace_back();
+      negated = op == "!";
     } else if (op == "==" || op == "!=" || op == "in") {
       if (!member(right, parts, values)) return false;
     } else if (op == "<" || op == ">" || op == "<=" || op == ">=") {
@@ -625,6 +637,10 @@ class Reader {
       }
     } else {
       return not_understood(s["op"] ? s["op"] : s, "an operator", "==, !=, !, <, >, <=, >= or in");
+    }
+    if (parts.size() == 1 && parts[0].field == Field::kState) {
+      // All packets or none.
+      return values.empty() == negated || match.keep(within(parts), {}, false, &region_work_) || too_many(s);
     }
     const std::vector<AclRegion> any(1);
     if (!have_ports(s["left"], parts, negated ? any : values, match)) return false;
@@ -673,10 +689,15 @@ class Reader {
         return found_.ok() ? fail(left, "'&' takes a field and a mask", "{\"&\": [FIELD, MASK]}") : false;
       }
       Selector& made = out.back();
-      const auto bits = made.field == Field::kTcpFlags ? flag_bits(mask, 0) : mask.integer();
+      const bool state = made.field == Field::kState;
+      const auto bits = made.field == Field::kTcpFlags ? flag_bits(mask, 0)
+                        : state                        ? state_bits(mask, 0)
+                                                       : mask.integer();
       const bool fragment = made.field == Field::kFragment && (bits == 0x1fff || bits == 0x3fff);
-      if (!bits || (made.field != Field::kTcpFlags && !fragment))
-        return not_understood(left, "a masked field that a rule can look at", "tcp flags, or ip frag-off & 0x1fff");
+      if (!bits || (made.field != Field::kTcpFlags && !fragment && !state)) {
+        return not_understood(left, "a masked field that a rule can look at",
+                              "tcp flags, ct state, or ip frag-off & 0x1fff");
+      }
       made.mask = static_cast<uint32_t>(*bits);
       return true;
     }
@@ -693,6 +714,16 @@ class Reader {
       out.push_back(s);
       return true;
     }
+    if (what.key() == "ct") {
+      const std::string_view key = what["key"].text();
+      if (key != "state") return fail(left, fmt::format("a rule cannot match ct '{}'", key.substr(0, 60)), "ct state");
+      stateful_ = true;
+      states_.found();
+      if (!states_.state) return fail(left, kNeedsState, kStateWanted);
+      s.field = Field::kState;
+      out.push_back(s);
+      return true;
+    }
     if (what.key() == "payload") {
       if (!payload(left, what["protocol"].text(), what["field"].text(), s)) return false;
       out.push_back(s);
@@ -701,8 +732,7 @@ class Reader {
     return fail(left,
                 what.key().empty() ? std::string("the left side of the match is not understood")
                                    : fmt::format("expression '{}' is not understood", what.key().substr(0, 60)),
-                "payload, meta l4proto or nfproto, '&' of them, or concat",
-                what.key() == "ct" ? "rules see one packet at a time and know no connections" : "");
+                "payload, meta l4proto or nfproto, ct state, '&' of them, or concat");
   }
 
   static AclRegion protocols_with_ports() {
@@ -818,7 +848,7 @@ class Reader {
       list = named_set(v);
       if (!list) return false;
     }
-    const bool flag_list = parts.size() == 1 && parts[0].field == Field::kTcpFlags;
+    const bool flag_list = parts.size() == 1 && (parts[0].field == Field::kTcpFlags || parts[0].field == Field::kState);
     if (v.is(Kind::kArray) && !flag_list) list = v;
     if (list) {
       if (list.is(Kind::kString)) return member(list, parts, out, depth + 1);
@@ -874,6 +904,8 @@ class Reader {
         return "TCP flags";
       case Field::kFragment:
         return "0, under the mask 0x1fff or 0x3fff";
+      case Field::kState:
+        return "new, established, related, invalid or untracked";
     }
     return "";
   }
@@ -949,6 +981,12 @@ class Reader {
       out.back().flags = {static_cast<uint16_t>(*bits << 8), static_cast<uint16_t>(s.mask << 8)};
       return true;
     }
+    if (s.field == Field::kState) {
+      const auto bits = state_bits(v, 0);
+      if (!bits) return wrong();
+      if ((asked_bit() & s.mask) == *bits) out.emplace_back();
+      return true;
+    }
     if (s.field == Field::kFamily) {
       const std::string_view t = v.text();
       const bool four = t == "ipv4" || t == "ip", six = t == "ipv6" || t == "ip6";
@@ -990,7 +1028,8 @@ class Reader {
 
   // < > <= >= of a number or an address.
   bool ordered(JsonValue right, std::string_view op, const Selector& s, std::vector<AclRegion>& out) {
-    if (s.field == Field::kTcpFlags || s.field == Field::kFamily || s.field == Field::kFragment)
+    if (s.field == Field::kTcpFlags || s.field == Field::kFamily || s.field == Field::kFragment ||
+        s.field == Field::kState)
       return fail(right, fmt::format("'{}' has no meaning for this field", op), "==, != or in");
     const auto edge = scalar(right, s);
     if (!edge) return not_understood(right, "a value of this field", expected(s));
@@ -1017,26 +1056,41 @@ class Reader {
 
   // "syn", 2, ["syn", "ack"] or {"|": [...]}.
   static std::optional<uint64_t> flag_bits(JsonValue v, unsigned depth) {
+    return bits_of(v, depth, [](JsonValue one) -> std::optional<uint64_t> {
+      if (const auto n = one.integer()) return *n <= 255 ? n : std::nullopt;
+      if (one.text() == "ecn") return 64;
+      return find_named(kFlags, one.text());
+    });
+  }
+  // The same of states.
+  static std::optional<uint64_t> state_bits(JsonValue v, unsigned depth) {
+    return bits_of(v, depth, [](JsonValue one) -> std::optional<uint64_t> {
+      if (const auto n = one.integer()) return (*n & ~kAllStates) == 0 ? n : std::nullopt;
+      return find_named(kStateBits, one.text());
+    });
+  }
+  template <typename One>
+  static std::optional<uint64_t> bits_of(JsonValue v, unsigned depth, One one) {
     if (depth > 8) return std::nullopt;
-    if (const auto n = v.integer()) return *n <= 255 ? n : std::nullopt;
-    if (v.is(Kind::kString)) {
-      if (v.text() == "ecn") return 64;
-      return find_named(kFlags, v.text());
-    }
+    if (v.integer() || v.is(Kind::kString)) return one(v);
     JsonValue list = v;
     if (v.only().key() == "|") list = v.only();
     if (!list.is(Kind::kArray)) return std::nullopt;
     uint64_t bits = 0;
     for (JsonValue item = list.first(); item; item = item.next()) {
-      const auto one = flag_bits(item, depth + 1);
-      if (!one) return std::nullopt;
-      bits |= *one;
+      const auto each = bits_of(item, depth + 1, one);
+      if (!each) return std::nullopt;
+      bits |= *each;
     }
     return bits;
   }
+  // Of the state that is asked for.
+  uint64_t asked_bit() const { return *find_named(kStateBits, to_string(*states_.state)); }
 
   std::string_view text_;
   std::string_view asked_;
+  StateReading states_;
+  bool stateful_ = false;  // a rule of the path looks at a state
   Diagnostics found_;
   RuleSet set_;
   std::optional<JsonText> json_;
@@ -1052,8 +1106,9 @@ class Reader {
 
 }  // namespace
 
-Result<RuleSet> parse_nft_rules(std::string_view text, const std::string& file_name, std::string_view chain) {
-  return Reader(text, file_name, chain).run();
+Result<RuleSet> parse_nft_rules(std::string_view text, const std::string& file_name, std::string_view chain,
+                                const StateReading& states) {
+  return Reader(text, file_name, chain, states).run();
 }
 
 }  // namespace sluice

@@ -71,6 +71,19 @@ std::string print_condition(const Condition& x, uint8_t family) {
       return match(fmt::format("{{\"&\": [{}, 8191]}}", payload("ip", "frag-off")), x.negated ? "==" : "!=", "0");
     case Kind::kDscp:
       return match(payload(ip, "dscp"), op, fmt::format("{}", x.value));
+    case Kind::kState: {
+      // Of several, as a list of bits or as a set.
+      std::string words;
+      bool several = false;
+      for (unsigned i = 0; i < 5; ++i) {
+        if ((x.states >> i & 1) == 0) continue;
+        several = !words.empty();
+        words += fmt::format("{}\"{}\"", several ? ", " : "", i == 4 ? "untracked" : kConnStates[i].name);
+      }
+      const std::string left = R"({"ct": {"key": "state"}})";
+      if (x.value == 0) return match(left, x.negated ? "!" : "in", several ? "[" + words + "]" : words);
+      return match(left, op, several ? "{\"set\": [" + words + "]}" : words);
+    }
   }
   return {};
 }
@@ -127,7 +140,15 @@ std::string print(const Model& m) {
 }
 
 TEST(NftRules, DecideAsTheChainsDo) {
-  compare_with_model(300, false, print, [](const std::string& text) { return parse_nft_rules(text, "t"); });
+  compare_with_model(300, false, false, print, [](const std::string& text, const StateReading& states) {
+    return parse_nft_rules(text, "t", {}, states);
+  });
+}
+
+TEST(NftRules, DecideForEachStateAsTheChainsDo) {
+  compare_with_model(150, false, true, print, [](const std::string& text, const StateReading& states) {
+    return parse_nft_rules(text, "t", {}, states);
+  });
 }
 
 // An inet table with one base chain; `rules` is lists of statements, one rule each; `more` is further entries.
@@ -476,7 +497,7 @@ TEST(NftRules, NameWhatTheyDoNotUnderstand) {
                  R"({"accept": null}, {"drop": null})", match(payload("udp", "dport"), "==", R"({"range": [9, 8]})"),
                  match(payload("ip6", "nexthdr"), "==", "6"), R"({"xt": null})"},
                 set)),
-            "3: expression 'ct' is not understood\n"
+            "3: the rule looks at the state of its connection\n"
             "4: a rule cannot match 'ip ttl'\n"
             "5: 70000 is not a value of this field\n"
             "5: \"2001:db8::1\" is not a value of this field\n"
@@ -498,6 +519,92 @@ TEST(NftRules, NameWhatTheyDoNotUnderstand) {
   EXPECT_EQ(findings("{} 1"), "1: there is text after the JSON value\n");
   EXPECT_THAT(findings("{\"a\": \"\\u12g4\"}"), HasSubstr("0x67"));
   EXPECT_EQ(findings("{\"a\": [1, 2"), "1: the JSON text ends too early\n");
+}
+
+// Which rules of a base chain that drops a packet of each state meets: "neri", '-' where it meets none.
+std::string states_of(const std::vector<std::string>& rules, const std::string& more = {}) {
+  std::string t;
+  for (const auto& named : kConnStates) {
+    const auto set =
+        parse_nft_rules(ruleset(rules, more), "fw.json", {}, {.state = static_cast<ConnState>(named.value)});
+    if (!set.ok()) return to_string(set.error());
+    t += verdict_of(*set, tcp_key(22, 4)).permit ? named.name[0] : '-';
+  }
+  return t;
+}
+
+// As nft prints them.
+TEST(NftRules, LookAtTheStateThatIsAskedFor) {
+  const std::string state = R"({"ct": {"key": "state"}})";
+  const auto rule = [&](const char* op, const std::string& right) { return match(state, op, right) + ", " + kAccept; };
+  EXPECT_EQ(states_of({rule("in", R"(["established", "related"])")}), "-er-");
+  EXPECT_EQ(states_of({rule("in", R"("new")")}), "n---");
+  EXPECT_EQ(states_of({rule("!", R"("new")")}), "-eri");
+  EXPECT_EQ(states_of({rule("!", R"(["established", "related"])")}), "n--i");
+  EXPECT_EQ(states_of({rule("!=", R"("invalid")")}), "ner-");
+  EXPECT_EQ(states_of({rule("==", R"({"set": ["new", "untracked"]})")}), "n---");
+  EXPECT_EQ(states_of({rule("!=", R"({"set": ["established", "related"]})")}), "n--i");
+  EXPECT_EQ(states_of({rule("in", R"("untracked")")}), "----");
+  EXPECT_EQ(states_of({rule("!=", R"("untracked")")}), "neri");
+  EXPECT_EQ(states_of({rule("in", "65")}), "---i");
+  // No packet has two.
+  EXPECT_EQ(states_of({rule("==", R"({"|": ["established", "related"]})")}), "----");
+  EXPECT_EQ(states_of({rule("!=", R"({"|": ["established", "related"]})")}), "neri");
+  EXPECT_EQ(
+      states_of({match(R"({"&": [{"ct": {"key": "state"}}, {"|": ["new", "related"]}]})", "!=", "0") + ", " + kAccept}),
+      "n-r-");
+  const std::string concat = R"({"concat": [{"ct": {"key": "state"}}, )" + payload("tcp", "dport") + "]}";
+  EXPECT_EQ(states_of({match(concat, "==", R"({"set": [{"concat": ["new", 22]}, {"concat": ["established", 80]}]})") +
+                       ", " + kAccept}),
+            "n---");
+  EXPECT_EQ(states_of({match(concat, "!=", R"({"set": [{"concat": ["new", 22]}, {"concat": ["established", 80]}]})") +
+                       ", " + kAccept}),
+            "-eri");
+  const std::string named =
+      R"({"set": {"family": "inet", "name": "s", "table": "fw", "type": "ct_state", "elem": ["established", "new"]}},
+{"map": {"family": "inet", "name": "m", "table": "fw", "type": "ct_state", "map": "verdict", "elem": [["invalid", {"drop": null}], [{"|": ["new", "related"]}, {"drop": null}], ["established", {"accept": null}]]}},
+{"rule": {"family": "inet", "table": "fw", "chain": "web", "expr": [{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "related"}}, {"accept": null}]}})";
+  EXPECT_EQ(states_of({rule("==", R"("@s")")}, named), "ne--");
+  EXPECT_EQ(states_of({R"({"vmap": {"key": {"ct": {"key": "state"}}, "data": "@m"}})"}, named), "-e--");
+  EXPECT_EQ(states_of({R"({"vmap": {"key": {"ct": {"key": "state"}}, "data": {"set": [["established", {"accept": null}],
+["related", {"jump": {"target": "web"}}], ["*", {"drop": null}]]}}})",
+                       kAccept},
+                      named),
+            "-er-");
+}
+
+TEST(NftRules, KeepTheConnectionsThatTheyAccept) {
+  const std::string established =
+      match(R"({"ct": {"key": "state"}})", "in", R"(["established", "related"])") + ", " + kAccept;
+  const std::string ssh = match(payload("tcp", "dport"), "==", "22") + ", " + kAccept;
+  const auto read = [&](std::vector<std::string> rules, ConnState state) {
+    const auto set = parse_nft_rules(ruleset(rules), "fw.json", {}, {.state = state});
+    return set.ok() ? to_native(*set) : to_string(set.error());
+  };
+  EXPECT_EQ(read({established, ssh}, ConnState::kNew),
+            "permit tcp from any to any port 22 bits 0x00/0x40 keep-state\ndeny from any to any\n");
+  EXPECT_EQ(read({established, ssh}, ConnState::kEstablished),
+            "permit from any to any\npermit tcp from any to any port 22 bits 0x00/0x40\ndeny from any to any\n");
+  EXPECT_EQ(read({established, ssh}, ConnState::kInvalid),
+            "permit tcp from any to any port 22 bits 0x00/0x40\ndeny from any to any\n");
+  // Without a rule that looks at the state nothing is tracked.
+  EXPECT_EQ(read({ssh}, ConnState::kNew), "permit tcp from any to any port 22 bits 0x00/0x40\ndeny from any to any\n");
+}
+
+TEST(NftRules, NameWhatTheyDoNotLookAtOfAConnection) {
+  const auto finds = [](const std::string& statements) {
+    const auto set = parse_nft_rules(ruleset({statements}), "fw.json", {}, {.state = ConnState::kNew});
+    return set.ok() ? std::string("no findings") : set.error().diagnostics.at(0).message;
+  };
+  const std::string state = R"({"ct": {"key": "state"}})";
+  EXPECT_EQ(finds(match(R"({"ct": {"key": "direction"}})", "==", R"("original")")),
+            "a rule cannot match ct 'direction'");
+  EXPECT_EQ(finds(match(R"({"ct": {"key": "mark"}})", "==", "1")), "a rule cannot match ct 'mark'");
+  EXPECT_EQ(finds(match(state, "in", R"("established ")")), "\"established \" is not a value of this field");
+  EXPECT_EQ(finds(match(state, "in", "128")), "128 is not a value of this field");
+  EXPECT_EQ(finds(match(state, ">", R"("new")")), "'>' has no meaning for this field");
+  EXPECT_EQ(finds(R"({"vmap": {"key": {"ct": {"key": "state"}}, "data": {"set": [["old", {"drop": null}]]}}})"),
+            "\"old\" is not a value of this field");
 }
 
 TEST(NftRules, LookThroughThIfThePacketsHavePorts) {

@@ -39,6 +39,20 @@ const char* to_string(RuleFormat format) {
 }
 
 Result<RuleFormatChoice> parse_rule_format(std::string_view word) {
+  std::optional<ConnState> state;
+  if (const size_t at = word.rfind('@'); at != std::string_view::npos) {
+    const std::string_view asked = word.substr(at + 1);
+    const auto known = names::find_named(kConnStates, asked);
+    if (!known) {
+      const std::string near = names::nearest(kConnStates, asked);
+      return Error(
+          fmt::format("'{}' is not a state of a connection; there are: new, established, related, invalid",
+                      asked.substr(0, 60)),
+          near.empty() ? std::string("FORMAT@STATE, such as auto@new") : fmt::format("did you mean '{}'?", near));
+    }
+    state = static_cast<ConnState>(*known);
+    word = word.substr(0, at);
+  }
   const size_t colon = word.find(':');
   const std::string_view name = word.substr(0, colon);
   std::vector<std::string> all;
@@ -46,6 +60,7 @@ Result<RuleFormatChoice> parse_rule_format(std::string_view word) {
     all.emplace_back(to_string(format));
     if (name != all.back()) continue;
     RuleFormatChoice choice{.format = format};
+    choice.state = state;
     if (colon == std::string_view::npos) return choice;
     choice.chain = word.substr(colon + 1);
     if (format != RuleFormat::kIptables && format != RuleFormat::kNft)
@@ -54,7 +69,9 @@ Result<RuleFormatChoice> parse_rule_format(std::string_view word) {
     return choice;
   }
   const std::string near = closest_match(name, all);
-  return Error(fmt::format("unknown rule format '{}'; there are: {}", word, fmt::join(all, ", ")),
+  return Error(fmt::format("unknown rule format '{}'; there are: {}, each with @STATE for packets of new, established, "
+                           "related or invalid connections",
+                           word, fmt::join(all, ", ")),
                near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
 }
 
@@ -86,17 +103,18 @@ namespace {
 
 Result<RuleSet> parse_as(RuleFormat format, std::string_view text, const std::string& file_name,
                          const RuleFormatChoice& choice) {
+  const StateReading states{.state = choice.state, .stateful = choice.stateful};
   switch (format) {
     case RuleFormat::kClassBench:
       return parse_classbench(text, file_name);
     case RuleFormat::kVpp:
       return parse_vpp_rules(text, file_name);
     case RuleFormat::kIptables:
-      return parse_iptables_rules(text, file_name, choice.chain);
+      return parse_iptables_rules(text, file_name, choice.chain, states);
     case RuleFormat::kNft:
-      return parse_nft_rules(text, file_name, choice.chain);
+      return parse_nft_rules(text, file_name, choice.chain, states);
     default:
-      return parse_native_rules(text, file_name, choice.folder, choice.included);
+      return parse_native_rules(text, file_name, choice.folder, choice.included, states);
   }
 }
 

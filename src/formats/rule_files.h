@@ -1,31 +1,38 @@
 // Rule files of any format, told apart by content.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/input_file.h"
 #include "base/result.h"
+#include "formats/conn_state.h"
 #include "tables/acl/rule_set.h"
 
 namespace sluice {
 
 enum class RuleFormat : uint8_t { kAuto, kClassBench, kNative, kVpp, kIptables, kNft };
 
-// What a user asks for: a format, and for iptables and nft the chain to read (empty: the reader's choice).
+// What a user asks for: a format, for iptables and nft the chain to read (empty: the reader's choice), and the state of
+// the connections whose packets meet the list (conn_state.h).
 struct RuleFormatChoice {
   RuleFormat format = RuleFormat::kAuto;
   std::string chain;
   std::string folder;  // what relative names of files and of what they include begin in; empty: this process's own
   std::vector<FileStamp>* included = nullptr;  // receives the files that others include, as they were opened
+  std::optional<ConnState> state;
+  bool* stateful = nullptr;  // as StateReading has it
 };
 
-// For help texts: "auto, classbench, native, vpp, iptables[:CHAIN] or nft[:CHAIN]".
-inline constexpr const char* kRuleFormatHelp = "auto, classbench, native, vpp, iptables[:CHAIN] or nft[:[TABLE/]CHAIN]";
+inline constexpr const char* kRuleFormatHelp =
+    "auto, classbench, native, vpp, iptables[:CHAIN] or nft[:[TABLE/]CHAIN]; with @STATE behind it, the rules for "
+    "packets of new, established, related or invalid connections";
 
 const char* to_string(RuleFormat format);
-// One of the words of the help. Errors: another word, with the nearest; a chain where there are none.
+// One of the words of the help, such as "nft:fw/forward@established"; the last '@' begins the state. Errors: another
+// word, with the nearest; a chain where there are none; an unknown state.
 Result<RuleFormatChoice> parse_rule_format(std::string_view word);
 // What is wrong with one on a command line; empty: nothing.
 std::string rule_format_problem(const std::string& word);

@@ -27,6 +27,64 @@ TEST(RuleFormat, IsAWordAndAChain) {
   EXPECT_FALSE(parse_rule_format("nft:").ok());
 }
 
+TEST(RuleFormat, MayNameAState) {
+  EXPECT_EQ(parse_rule_format("auto")->state, std::nullopt);
+  EXPECT_EQ(parse_rule_format("auto@new")->state, ConnState::kNew);
+  EXPECT_EQ(parse_rule_format("native@related")->format, RuleFormat::kNative);
+  EXPECT_EQ(parse_rule_format("native@related")->state, ConnState::kRelated);
+  EXPECT_EQ(parse_rule_format("nft:inet/fw@x/forward@established")->chain, "inet/fw@x/forward");
+  EXPECT_EQ(parse_rule_format("nft:inet/fw@x/forward@established")->state, ConnState::kEstablished);
+  EXPECT_EQ(parse_rule_format("vpp@invalid")->state, ConnState::kInvalid);
+  EXPECT_EQ(rule_format_problem("auto@relatd"),
+            "'relatd' is not a state of a connection; there are: new, established, related, invalid (did you mean "
+            "'related'?)");
+  EXPECT_THAT(rule_format_problem("auto@"), HasSubstr("FORMAT@STATE"));
+  EXPECT_THAT(rule_format_problem("@new"), HasSubstr("each with @STATE"));
+  EXPECT_THAT(rule_format_problem("nft:@new"), HasSubstr("names no chain"));
+}
+
+// Each format that has states, for each state; the others are read as they are.
+TEST(RuleFormat, TheStateSelectsTheList) {
+  const char* const stateful[] = {
+      "permit from any to any state new keep-state\ndeny from any to any\n",
+      "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate NEW -j ACCEPT\nCOMMIT\n",
+      R"({"nftables": [
+{"chain": {"family": "inet", "table": "t", "name": "c", "type": "filter", "hook": "forward", "policy": "drop"}},
+{"rule": {"family": "inet", "table": "t", "chain": "c", "expr": [
+  {"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "new"}}, {"accept": null}]}}]})"};
+  const char* const stateless[] = {"permit from any to any\n", "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00\n",
+                                   "set acl-plugin acl deny\n"};
+  for (const auto& named : kConnStates) {
+    const auto state = static_cast<ConnState>(named.value);
+    for (const char* text : stateful) {
+      bool looks = false;
+      RuleFormatChoice choice{.state = state, .stateful = &looks};
+      const auto set = parse_rules(text, "f", choice);
+      ASSERT_TRUE(set.ok()) << to_string(set.error());
+      EXPECT_TRUE(looks);
+      ASSERT_EQ(set->rules.size(), state == ConnState::kNew ? 2u : 1u) << text;
+      EXPECT_EQ(set->rules[0].keep, state == ConnState::kNew) << text;
+      EXPECT_EQ(set->rules.back().verb, AclVerb::kDeny);
+      EXPECT_FALSE(set->rules.back().keep);
+    }
+    for (const char* text : stateless) {
+      bool looks = false;
+      RuleFormatChoice choice{.state = state, .stateful = &looks};
+      EXPECT_TRUE(parse_rules(text, "f", choice).ok());
+      EXPECT_FALSE(looks);
+    }
+    EXPECT_FALSE(parse_rules("set acl-plugin acl permit+reflect\n", "f", {.state = state}).ok());
+  }
+  for (const char* text : stateful) {
+    bool looks = false;
+    const auto set = parse_rules(text, "f", {.stateful = &looks});
+    ASSERT_FALSE(set.ok());
+    EXPECT_TRUE(looks);
+    EXPECT_THAT(to_string(set.error()), HasSubstr("the rule looks at the state of its connection"));
+    EXPECT_THAT(to_string(set.error()), HasSubstr("expected: a state: FORMAT auto@new, or ConnTrack in front"));
+  }
+}
+
 TEST(RuleFormat, EachIsReadByItsReader) {
   const struct {
     const char* text;

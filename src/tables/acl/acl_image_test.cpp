@@ -21,6 +21,7 @@ TEST(AclImage, CarriesActionsAndSources) {
   RuleSet set = acl_test::random_set(random, 50);
   set.files = {"a.acl", "dir/b.acl"};
   set.rules[7].file = 1;
+  for (size_t r = 0; r < 50; r += 3) set.rules[r].keep = set.rules[r].verb != AclVerb::kDeny;
   for (const std::string& name : acl_algorithm_names()) {
     auto image = build_acl(set, name);
     ASSERT_TRUE(image.ok()) << to_string(image.error());
@@ -34,6 +35,7 @@ TEST(AclImage, CarriesActionsAndSources) {
     for (uint32_t r = 1; r <= 50; ++r) {
       EXPECT_EQ(actions->action(r).verb, set.rules[r - 1].verb);
       EXPECT_EQ(actions->action(r).log, set.rules[r - 1].log);
+      EXPECT_EQ(actions->action(r).keep, set.rules[r - 1].keep);
       if (set.rules[r - 1].verb == AclVerb::kMark) {
         EXPECT_EQ(actions->action(r).mark, set.rules[r - 1].mark);
       }

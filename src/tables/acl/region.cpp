@@ -644,6 +644,7 @@ void append_part(const AclRegion& r, const AclRule& like, std::vector<AclRule>& 
   rule.verb = like.verb;
   rule.mark = like.mark;
   rule.log = like.log;
+  rule.keep = like.keep;
   rule.file = like.file;
   rule.line = like.line;
   rule.family = r.families == 3 ? 0 : r.families == AclRegion::kIpv4 ? 4 : 6;

@@ -159,7 +159,12 @@ void AclSections::fill(std::span<const AclMatchRule> flat) {
 }
 
 AclAction acl_action_of(const AclRule& rule) {
-  return {rule.verb == AclVerb::kMark ? rule.mark : 0, rule.verb, static_cast<uint8_t>(rule.log ? 1 : 0), 0};
+  AclAction action;
+  action.mark = rule.verb == AclVerb::kMark ? rule.mark : 0;
+  action.verb = rule.verb;
+  action.log = rule.log ? 1 : 0;
+  action.keep = rule.keep ? 1 : 0;
+  return action;
 }
 
 AclSections::Places AclSections::places(const Image& image) {

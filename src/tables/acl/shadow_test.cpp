@@ -177,6 +177,7 @@ TEST(Shadow, ReportsRulesThatCanBeRemovedTogether) {
   for (uint64_t seed : {1, 2, 3}) {
     Random random(seed);
     RuleSet set = acl_test::random_set(random, 600);
+    for (size_t r = 0; r < 600; r += 3) set.rules[r].keep = set.rules[r].verb != AclVerb::kDeny;
     for (size_t r = 100; r < 160; ++r) set.rules[r] = set.rules[below(random, 100)];
     const auto findings = find(set);
     EXPECT_GT(findings.size(), 50u);
@@ -201,6 +202,7 @@ TEST(Shadow, ReportsRulesThatCanBeRemovedTogether) {
       ASSERT_EQ(all->verb, kept->verb);
       ASSERT_EQ(all->mark, kept->mark);
       ASSERT_EQ(all->log, kept->log);
+      ASSERT_EQ(all->keep, kept->keep);
     }
   }
 }
