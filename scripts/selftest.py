@@ -103,12 +103,72 @@ class Prices(unittest.TestCase):
 class Studies(unittest.TestCase):
     """Published figures stand beside rows with their parameters, in their unit, and nowhere else."""
     TABLE = {"name": "t", "title": "T", "source": "S", "unit": "ms", "differs": "d", "command": "c"}
+    FIGURES = {"spark": 52, "codilime": 25, "ferraris": 102, "louvain": 189, "stockholm": 86}
 
     def documents(self, *figures, **changes):
         return {"ferraris": {"title": "Study", "hardware": "a GPU", "tables": [{**self.TABLE, **changes, "figures": list(figures)}]}}
 
+    def figure(self, **changes):
+        return {"id": "ferraris.a", "case": "a", "value": 2000, "parameters": {"packets": 10**7}, **changes}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.stored = gen_studies.rows_of(gen_studies.ROOT / "bench/results")
+
+    def test_each_published_figure_has_an_id_and_a_row_or_a_reason(self):
+        documents = gen_studies.published()
+        self.assertEqual({study: len(gen_studies.figures_of(document)) for study, document in documents.items()}, self.FIGURES)
+        self.assertEqual(sum(self.FIGURES.values()), 454)
+        self.assertEqual(gen_studies.problems_of(documents, self.stored), [])
+        self.assertEqual([sum(bool(figure.get("headline")) for _, figure in gen_studies.figures_of(document)) for document in documents.values()], [1] * 5)
+
+    def spoilt(self, change):
+        """The problems that a change of one figure or table makes: change({id: figure}, {table's name: table})."""
+        documents = gen_studies.published()
+        tables = {f"{study}/{table['name']}": table for study, document in documents.items() for table in document["tables"]}
+        change({figure["id"]: figure for table in tables.values() for figure in table["figures"]}, tables)
+        return "\n".join(gen_studies.problems_of(documents, self.stored))
+
+    def test_a_row_with_other_parameters_is_refused(self):
+        def set_to(name, key, value):
+            return lambda figures, tables: (figures.get(name) or tables[name])["parameters"].update({key: value})
+        for change, said in (
+                (set_to("spark/no-match", "packets", 32), "packets of the row is 256, of the figure 32"),
+                (set_to("spark.nomatch.1024.gpu", "rules", 512), "rules of the row is 1024, of the figure 512"),
+                (set_to("spark.nomatch.64.gpu", "rules", 65), "rules of the row is 64, of the figure 65"),  # of a row that no report has yet
+                (set_to("spark.prefix.8.gpu", "masks", 7), "masks of the row is 8, of the figure 7"),
+                (set_to("spark.nomatch.1024.gpu", "algorithm", "linear"), "algorithm of the row is tuple_space"),
+                (set_to("louvain.lists.crc.cpu16", "bytes", 64), "bytes of the row is 1024, of the figure 64"),
+                (set_to("louvain.lists.crc.cpu16", "cores", 4), "cores of the row is 16, of the figure 4"),
+                (set_to("ferraris.t5.lpm.pinned.ms", "memory", "pageable"), "memory of the row is pinned"),
+                (set_to("stockholm.rate", "packets", 256), "packets of the row is 32, of the figure 256"),
+                (set_to("stockholm.shaper.error", "kbps", [100, 1000]), "kbps of the row is 10, of the figure 100 to 1000"),
+                (set_to("spark.nomatch.1.gpu", "cores", 1), "the row does not say its cores"),
+                (lambda figures, tables: figures["stockholm.rate"]["parameters"].pop("shaped"), "the figure does not say its shaped"),
+                (lambda figures, tables: tables["ferraris/V"].pop("differs_in"), "work of the row is lookup, of the figure forward"),
+                (lambda figures, tables: figures["stockholm.rate"].update(results=["port_device: port/64B/persistent/shaped"]), "does not read the case"),
+                (lambda figures, tables: figures["spark.nomatch.1.gpu"].update(unit="W"), "is in us, the published figure in W")):
+            self.assertIn(said, self.spoilt(change))
+
+    def test_a_figure_has_one_id_and_either_rows_or_a_reason(self):
+        for change, said in (
+                (lambda figures, tables: figures["spark.prefix.1.gpu"].update(id="spark.prefix.8.gpu"), "spark.prefix.8.gpu is there twice"),
+                (lambda figures, tables: figures["spark.prefix.1.gpu"].update(id="louvain.new"), "of another study"),
+                (lambda figures, tables: figures["spark.prefix.8.gpu"].update(not_measured="n"), "needs a stored row or a reason"),
+                (lambda figures, tables: figures["spark.nomatch.8.gpu"].pop("not_measured"), "needs a stored row or a reason"),
+                (lambda figures, tables: tables["spark/no-match"].pop("not_measured"), "spark.nomatch.1.acl needs a stored row or a reason"),
+                (lambda figures, tables: figures["spark.prefix.8.gpu"].update(value=[1, 2]), "has rows and no single value"),
+                (lambda figures, tables: figures["spark.prefix.16.gpu"].update(results=["device_latency: no such"]), "no stored row is 'device_latency: no such'")):
+            self.assertIn(said, self.spoilt(change))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "studies/ferraris/published.json"
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps(self.documents(self.figure(row="x"))["ferraris"]))
+            with self.assertRaisesRegex(ValueError, "unknown: row"):
+                gen_studies.published(pathlib.Path(folder))
+
     def test_a_figure_is_for_the_rows_that_it_names(self):
-        documents = self.documents({"case": "a", "value": 2000, "packets": 10**7, "ours": ["cpu/x1/*"]})
+        documents = self.documents(self.figure(ours=["cpu/x1/*"]))
         found = gen_studies.published_for(documents, "ipv4-forwarding", "cpu/x1/10", "Mpackets/s")
         self.assertAlmostEqual(found["value"], 5)
         self.assertEqual((found["source"], found["hardware"], found["differs"]), ("Study: S", "a GPU", "d"))
@@ -116,30 +176,30 @@ class Studies(unittest.TestCase):
             self.assertIsNone(gen_studies.published_for(documents, suite, case, unit))
 
     def test_ours_is_in_the_published_unit(self):
-        self.assertAlmostEqual(gen_studies.value_of({"case": "a", "unit": "us", "value": 1500}, {}, "ms"), 1.5)
-        self.assertAlmostEqual(gen_studies.value_of({"case": "a", "unit": "Mpackets/s", "value": 20}, {"packets": 10**6}, "ms"), 50)
-        self.assertAlmostEqual(gen_studies.value_of({"case": "a", "unit": "x", "value": 1, "k_ms": 2, "l_ms": 3}, {"columns": ["k_ms", "l_ms"]}, "ms"), 5)
+        def value(row, unit, columns=None, **parameters):
+            return gen_studies.value_of({"case": "a", **row}, {"unit": unit, "parameters": parameters, **({"columns": columns} if columns else {})})
+        self.assertAlmostEqual(value({"unit": "us", "value": 1500}, "ms"), 1.5)
+        self.assertAlmostEqual(value({"unit": "Mpackets/s", "value": 20}, "ms", packets=10**6), 50)
+        self.assertAlmostEqual(value({"unit": "x", "value": 1, "k_ms": 2, "l_ms": 3}, "ms", ["k_ms", "l_ms"]), 5)
+        self.assertAlmostEqual(value({"unit": "x", "value": 1, "k_ms": 2, "l_ms": 3}, "Mpackets/s", ["k_ms", "l_ms"], packets=10**6), 200)
+        self.assertAlmostEqual(value({"unit": "Mpackets/s", "value": 10}, "Gbit/s", bytes=64), 6.72)
+        self.assertAlmostEqual(value({"unit": "x", "value": 1, "bytes": 4000}, "kB", ["bytes"]), 4)
         with self.assertRaisesRegex(ValueError, "is in Gbit/s"):
-            gen_studies.value_of({"case": "a", "unit": "Gbit/s", "value": 1}, {}, "ms")
+            value({"unit": "Gbit/s", "value": 1}, "ms")
 
     def test_above_one_is_faster(self):
-        self.assertEqual(gen_studies.ratio(2, 4, "us"), "2")
-        self.assertEqual(gen_studies.ratio(8, 4, "Mpackets/s"), "2")
-        self.assertEqual(gen_studies.ratio(8, 4, "%"), "")
+        for ours, theirs, unit, times in ((2, 4, "us", "2"), (2, 4, "ms", "2"), (8, 4, "Mpackets/s", "2"), (8, 4, "Gbit/s", "2"), (8, 4, "%", ""), (8, 4, "kB", "")):
+            self.assertEqual(gen_studies.ratio(ours, {"value": theirs, "unit": unit}), times)
 
-    def test_a_figure_without_a_row_says_why(self):
-        lines = gen_studies.table_lines("ferraris", self.documents()["ferraris"], {**self.TABLE, "figures": [
-            {"case": "a", "value": 2, "not_measured": "no GPU"}, {"case": "b", "value": 3, "ours": ["x"]}]}, {})
-        self.assertIn("| a | 2 | not measured: no GPU | | |", lines)
-        self.assertIn("| b | 3 | no stored row | | |", lines)
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "studies/ferraris/published.json"
-            path.parent.mkdir(parents=True)
-            for figure, wrong in (({"case": "a", "value": 1}, "needs rows"), ({"case": "a", "value": 1, "ours": ["x"], "not_measured": "n"}, "needs rows"),
-                                  ({"case": "a", "value": 1, "ours": ["x"], "row": "x"}, "unknown: row")):
-                path.write_text(json.dumps(self.documents(figure)["ferraris"]))
-                with self.assertRaisesRegex(ValueError, wrong):
-                    gen_studies.published(pathlib.Path(folder))
+    def test_a_page_has_rows_in_tables_and_the_others_by_reason(self):
+        row = {"case": "x", "unit": "ms", "value": 1, "of": {"machine": {"cpu": "c", "cores": 2}, "git": "abc", "when": "2025-01-31T12:00:00Z"}}
+        document = self.documents(self.figure(results=["f: x"]), self.figure(id="ferraris.b", value=[3, 4], about=True), self.figure(id="ferraris.c", value=None),
+                                  self.figure(id="ferraris.d", value=5, bound="upper", not_comparable="a limit"), not_measured="no GPU")["ferraris"]
+        lines = gen_studies.page_lines("ferraris", document, {("f", None): [row]})
+        self.assertEqual(lines[0], "1 of 4 published figures have a row of ours; 3 have a reason.")
+        self.assertIn("| `ferraris.a` | a | 2,000 ms | 1 ms | 2,000 | `x` (f) |", lines)
+        self.assertIn("- Not measured: no GPU (2): `ferraris.b` about 3 to 4 ms; `ferraris.c`.", lines)
+        self.assertIn("- Not comparable: a limit (1): `ferraris.d` at most 5 ms.", lines)
 
 
 class Performance(unittest.TestCase):
@@ -583,11 +643,13 @@ class Names(unittest.TestCase):
     def test_files_of_code(self):
         files = {str(path.relative_to(ROOT)) for folder in
                  ("src", "apps", "tests", "scripts", "docs", "bench", "studies", "cmake", "examples", "include", "integrations", "packaging", "python") for path in (ROOT / folder).rglob("*.*")}
+        # `stockholm.t1.cc` is a figure's id.
+        ids = {figure["id"] for document in gen_studies.published().values() for _, figure in gen_studies.figures_of(document)}
         missing = []
         for page in [*ROOT.glob("*.md"), *(ROOT / file for file in files if file.endswith(".md"))]:
             text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
             for name in re.findall(r"`([\w/.-]+\.(?:h|cpp|cc|py|sh|cu|cuh|cmake|click))`", text):
-                if name.startswith("NAME/"):
+                if name.startswith("NAME/") or name in ids:
                     continue
                 at = "/" + name.removeprefix("./").removeprefix("../")
                 if not any(("/" + file).endswith(at) for file in files):

@@ -68,19 +68,24 @@ const std::vector<Published>& published_figures() {
     for (const Study* study : studies()) {
       const Json published = Json::parse(published_text(study->name));
       for (const Json& table : published.value("tables", Json::array())) {
-        Published one;
-        one.suite = study->suite.name;
-        one.unit = table.at("unit");
-        one.source =
-            fmt::format("{}: {}", published.at("title").get<std::string>(), table.at("source").get<std::string>());
-        one.hardware = table.value("hardware", published.at("hardware").get<std::string>());
-        one.differs = table.at("differs");
         for (const Json& figure : table.at("figures")) {
-          one.value = figure.at("value");
-          one.packets = figure.value("packets", 0.0);
+          Json parameters = table.value("parameters", Json::object());
+          parameters.update(figure.value("parameters", Json::object()));
+          // One without rows may be a picture, or a range.
           for (const Json& pattern : figure.value("ours", Json::array())) {
+            Published one;
+            one.suite = study->suite.name;
             one.pattern = pattern;
-            some.push_back(one);
+            one.unit = figure.value("unit", table.at("unit").get<std::string>());
+            one.value = figure.at("value");
+            if (parameters.contains("packets") && parameters["packets"].is_number())
+              one.packets = parameters["packets"];
+            one.source =
+                fmt::format("{}: {}", published.at("title").get<std::string>(), table.at("source").get<std::string>());
+            one.hardware =
+                figure.value("hardware", table.value("hardware", published.at("hardware").get<std::string>()));
+            one.differs = table.at("differs");
+            some.push_back(std::move(one));
           }
         }
       }
