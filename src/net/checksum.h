@@ -13,7 +13,7 @@
 namespace sluice {
 
 // Folds to 16 bits, carries added back in. Never turns a non-zero sum into zero.
-SLUICE_HD uint16_t checksum_fold(uint64_t sum) {
+[[gnu::always_inline]] SLUICE_HD uint16_t checksum_fold(uint64_t sum) {
   sum = (sum & 0xffffffffu) + (sum >> 32);
   sum = (sum & 0xffffffffu) + (sum >> 32);
   sum = (sum & 0xffff) + (sum >> 16);
@@ -90,13 +90,13 @@ SLUICE_HD uint16_t checksum_update32(uint16_t hc, uint32_t m, uint32_t m_new) {
   return checksum_update(hc, static_cast<uint16_t>(m), static_cast<uint16_t>(m_new));
 }
 
-// The same for words that had the sum `before` and have `after` (checksum_words). Where the sums are equal nothing has
-// to change.
+// The same for words that had the sum `before` and have `after` (checksum_words, of fewer than 2^16 words). Where the
+// sums are equal nothing has to change.
 SLUICE_HD uint16_t checksum_update_sum(uint16_t hc, uint64_t before, uint64_t after) {
   if (before == after) return hc;
-  const uint32_t left = static_cast<uint16_t>(~checksum_fold(before));
-  return static_cast<uint16_t>(~checksum_fold(static_cast<uint16_t>(~hc) +
-                                              uint64_t{swap16(checksum_fold(left + uint64_t{checksum_fold(after)}))}));
+  // A multiple of 0xffff is nothing, and keeps the difference above 0.
+  const uint64_t sum = static_cast<uint16_t>(~swap16(hc)) + after + (uint64_t{0xffff} << 32) - before;
+  return swap16(static_cast<uint16_t>(~checksum_fold(sum)));
 }
 
 // Pseudo-header sums: RFC 9293 section 3.1 (IPv4) and RFC 8200 section 8.1 (IPv6). Addresses in host order; `l4_bytes`

@@ -22,7 +22,7 @@ inline constexpr uint32_t kFastBytes6 = 48;
 
 // Whether the header of `header_bytes` at `ip`, all there, has a right checksum and options that are well formed, with
 // no source route among them.
-inline bool has_plain_options(const uint8_t* ip, uint32_t header_bytes) {
+[[gnu::always_inline]] inline bool has_plain_options(const uint8_t* ip, uint32_t header_bytes) {
   bool bad;
   return ipv4_checksum_ok(ip, header_bytes) &&
          !parse_detail::has_source_route(ip + kIpv4HeaderBytes, header_bytes - kIpv4HeaderBytes, bad) && !bad;
