@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <barrier>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -14,7 +13,6 @@
 #include "apps/sluice/app.h"
 #include "apps/sluice/inputs.h"
 #include "apps/sluice/pipeline.h"
-#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "base/thread.h"
@@ -38,12 +36,6 @@ namespace sluice::app {
 // gen.cpp
 std::vector<FlowRegion> regions_of(const RuleSet& set);
 RuleShape shape_of(const std::string& name);
-
-void write_text(const std::string& file, const std::string& text) {
-  AtomicFile out = need(AtomicFile::create(file), Exit::kIo);
-  out.write(text);
-  need(out.commit(), Exit::kIo);
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -81,10 +73,7 @@ Rib rib_of(const BenchOptions& o, std::string& hash) {
     hash = sum.finish();
     return read_routes(inputs, files, nullptr);
   }
-  RoutesOptions r;
-  r.ipv4_count = o.ipv4;
-  r.ipv6_count = o.ipv6;
-  r.seed = o.seed;
+  const RoutesOptions r{.ipv4_count = o.ipv4, .ipv6_count = o.ipv6, .seed = o.seed};
   const std::string text = need(generate_routes(r), Exit::kUsage);
   hash = sha256(text);
   Rib rib;
@@ -234,10 +223,7 @@ RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
     InputSet inputs = open_inputs({{"--rules", o.rules}});
     return read_rules(inputs, o.rules, o.format, &format, &text);
   }
-  RulesOptions r;
-  r.shape = shape_of(o.shape);
-  r.count = o.count;
-  r.seed = o.seed;
+  const RulesOptions r{.shape = shape_of(o.shape), .count = o.count, .seed = o.seed};
   text = need(generate_rules(r), Exit::kUsage);
   format = "classbench";
   return need(parse_classbench(text, "generated rules"));
@@ -620,24 +606,16 @@ Exit bench_route(const Options& o) {
                        {"workers", o.workers}});
 }
 
-Exit bench_pipeline(const Options& o) {
-  const OpenDevices devices = open_devices(o.device);
-  const std::string& device = devices.label;
-  BenchFolder folder;
-  Progress progress("");
-  progress.step("generating tables and traffic");
-  Sha256 hash;
+// The graph over the rules and routes of the options, or generated ones in `folder`.
+StandardGraph bench_graph(const Options& o, const OpenDevices& devices, const BenchFolder& folder,
+                          const std::string& rules, Sha256& hash) {
   StandardGraph g;
-  std::string text, format;
-  const RuleSet set = rules_of(o, text, format);
-  hash.update(text);
+  hash.update(rules);
   g.acl = o.rules;
   g.acl_format = o.format;
   if (g.acl.empty()) {
     g.acl = folder / "rules";
-    AtomicFile file = need(AtomicFile::create(g.acl), Exit::kIo);
-    file.write(text);
-    need(file.commit(), Exit::kIo);
+    write_file(g.acl, rules);
   }
   g.acl_algorithm = acl_algorithm_on(devices, o.algorithm);
   const LpmNames names = route_algorithms_on(devices, o.route_algorithm, "--route-algorithm");
@@ -645,16 +623,11 @@ Exit bench_pipeline(const Options& o) {
   g.route_algorithm6 = names.algorithm6;
   g.routes = split_route_files(o.routes);
   if (g.routes.empty()) {
-    RoutesOptions r;
-    r.ipv4_count = o.ipv4;
-    r.ipv6_count = o.ipv6;
-    r.seed = o.seed;
+    const RoutesOptions r{.ipv4_count = o.ipv4, .ipv6_count = o.ipv6, .seed = o.seed};
     const std::string routes = need(generate_routes(r), Exit::kUsage);
     hash.update(routes);
     g.routes = {folder / "routes"};
-    AtomicFile file = need(AtomicFile::create(g.routes[0]), Exit::kIo);
-    file.write(routes);
-    need(file.commit(), Exit::kIo);
+    write_file(g.routes[0], routes);
   } else {
     for (const std::string& file : g.routes) {
       check_regular("--routes", path_of_route_file(file));
@@ -665,9 +638,7 @@ Exit bench_pipeline(const Options& o) {
   // the whole way.
   InputFile first = need(InputFile::open(path_of_route_file(g.routes[0])), Exit::kIo);
   if (!need(Image::is_next(first))) {
-    AtomicFile file = need(AtomicFile::create(folder / "default"), Exit::kIo);
-    file.write("0.0.0.0/0 1\n::/0 1\n");
-    need(file.commit(), Exit::kIo);
+    write_file(folder / "default", "0.0.0.0/0 1\n::/0 1\n");
     g.routes.insert(g.routes.begin(), folder / "default");
   }
   if (!o.adjacencies.empty()) {
@@ -675,6 +646,39 @@ Exit bench_pipeline(const Options& o) {
     g.adjacencies = {o.adjacencies};
   }
   g.permit_by_default = true;
+  return g;
+}
+
+// Regions of real shapes have many martian addresses, which would be dropped before the access list is asked: only
+// packets that pass the header checks count here.
+void write_checked_traffic(const TrafficOptions& t, const std::string& capture) {
+  auto writer = need(CaptureWriter::create(capture), Exit::kIo);
+  TrafficGenerator generator = need(TrafficGenerator::create(t));
+  std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
+  uint64_t kept = 0;
+  for (uint64_t tried = 0; kept < t.packets && tried < 50 * t.packets; ++tried) {
+    const FrameHeader header = generator.next(frame.data());
+    Packet p;
+    p.frame = frame.data();
+    p.end = header.captured;
+    p.wire_end = header.wire_bytes;
+    if (IpInputStage{}(p) != 0) continue;
+    if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
+    ++kept;
+  }
+  if (kept == 0) fail(Exit::kBadInput, "no packet that passes the header checks can match these rules");
+  need(writer.commit(), Exit::kIo);
+}
+
+Exit bench_pipeline(const Options& o) {
+  const OpenDevices devices = open_devices(o.device);
+  BenchFolder folder;
+  Progress progress("");
+  progress.step("generating tables and traffic");
+  Sha256 hash;
+  std::string text, format;
+  const RuleSet set = rules_of(o, text, format);
+  const StandardGraph g = bench_graph(o, devices, folder, text, hash);
   InputSet inputs;
   const Rib rib = read_routes(inputs, g.routes, nullptr);
   std::vector<IpPrefix> destinations;
@@ -697,26 +701,7 @@ Exit bench_pipeline(const Options& o) {
         t.destinations = destinations;
       }
       const std::string capture = folder / fmt::format("{}-{}.pcap", size, with_acl ? "acl" : "all");
-      {
-        auto writer = need(CaptureWriter::create(capture), Exit::kIo);
-        // Regions of real shapes have many martian addresses, which would be dropped before the access list is asked:
-        // only packets that pass the header checks count here.
-        TrafficGenerator generator = need(TrafficGenerator::create(t));
-        std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
-        uint64_t kept = 0;
-        for (uint64_t tried = 0; kept < t.packets && tried < 50 * t.packets; ++tried) {
-          const FrameHeader header = generator.next(frame.data());
-          Packet p;
-          p.frame = frame.data();
-          p.end = header.captured;
-          p.wire_end = header.wire_bytes;
-          if (IpInputStage{}(p) != 0) continue;
-          if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
-          ++kept;
-        }
-        if (kept == 0) fail(Exit::kBadInput, "no packet that passes the header checks can match these rules");
-        need(writer.commit(), Exit::kIo);
-      }
+      write_checked_traffic(t, capture);
       hash.update(need(sha256_of_file(capture), Exit::kIo));
       StandardGraph mine = g;
       if (!with_acl) mine.acl.clear();
@@ -748,9 +733,103 @@ Exit bench_pipeline(const Options& o) {
                       {{"rules", set.rules.size()},
                        {"routes4", rib.routes4().size()},
                        {"routes6", rib.routes6().size()},
-                       {"device", device},
+                       {"device", devices.label},
                        {"gpu", gpu_name(devices)},
                        {"workers", o.workers}});
+}
+
+// One run by o.workers workers, each with its own source, programs and counters, as with one receive queue each.
+std::vector<RunReport> run_together(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline,
+                                    uint32_t batch, const std::shared_ptr<FrameCache>& frames) {
+  std::vector<RunReport> reports(o.workers);
+  std::vector<std::exception_ptr> failures(o.workers);
+  {
+    // They start together, or their rates would not be of the same time.
+    std::barrier start(static_cast<ptrdiff_t>(o.workers));
+    std::vector<std::jthread> threads;
+    threads.reserve(o.workers);
+    for (unsigned w = 0; w < o.workers; ++w) {
+      auto one = [&, w] {
+        bool waited = false;
+        try {
+          RunOptions options;
+          options.batch = batch;
+          options.frames = frames;
+          options.latency_target_ns = latency_target_ns(o.latency_target);
+          options.stop = &interrupted();
+          options.device = devices.options;
+          options.qos = o.qos;
+          if (!devices.options.devices.empty()) {
+            options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
+          }
+          auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+          need(Engine::check_tables(pipeline.router, pipeline.plan, options, *snapshot), Exit::kUnavailable);
+          auto runtime = need(Engine::create(pipeline.router, pipeline.plan, options));
+          runtime->publisher().publish(std::move(snapshot));
+          waited = true;
+          start.arrive_and_wait();
+          need(runtime->run(reports[w]));
+        } catch (...) {
+          failures[w] = std::current_exception();
+          if (!waited) start.arrive_and_drop();
+        }
+      };
+      if (o.workers == 1) {
+        one();
+      } else {
+        auto thread = start_thread(one);
+        if (!thread.ok()) {
+          // The others start without it.
+          for (unsigned missing = w; missing < o.workers; ++missing) start.arrive_and_drop();
+          fail(Exit::kIo, std::move(thread).error());
+        }
+        threads.push_back(std::move(*thread));
+      }
+    }
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  stop_if_interrupted();
+  return reports;
+}
+
+// What the devices of a run took, each counted once, however many workers have it.
+struct DevicesTook {
+  double watts = 0, utilisation = -1;  // -1: not known
+
+  void read(const std::vector<RunReport>& reports) {
+    std::map<unsigned, DevicePower> by_device;
+    for (const RunReport& one : reports)
+      for (const DeviceReport& d : one.devices) by_device[d.info.ordinal] = d.power;
+    watts = 0;
+    double busy = 0;
+    for (const auto& [ordinal, of_device] : by_device) {
+      watts += std::max(0.0, of_device.watts);
+      busy = of_device.utilisation < 0 ? -1 : busy < 0 ? busy : busy + of_device.utilisation;
+    }
+    if (!by_device.empty()) utilisation = busy < 0 ? -1 : busy / static_cast<double>(by_device.size());
+  }
+};
+
+// Of the last run, `mpps` packets a second in the middle one.
+void add_device_figures(Json& more, const RunReport& last, uint64_t answered, const DevicesTook& took, double mpps) {
+  const auto& channels = last.devices[0].channels;
+  more["answered_by_device"] = answered;
+  more["wait_p50_ns"] = last.totals.wait.percentile(50);
+  more["egress_p50_ns"] = last.totals.egress.percentile(50);
+  more["fill_p50_ns"] = channels.fill.percentile(50);
+  more["device_p50_ns"] = channels.device.percentile(50);
+  if (took.watts > 0) {
+    more["watts"] = took.watts;
+    more["packets_per_joule"] = mpps * 1e6 / took.watts;
+  }
+  if (took.utilisation >= 0) more["utilisation"] = took.utilisation;
+  more["device_p50_us"] = static_cast<double>(channels.device.percentile(50)) * 1e-3;
+  if (!channels.kernel.empty()) {
+    more["kernel_p50_ns"] = channels.kernel.percentile(50);
+    more["kernel_p50_us"] = static_cast<double>(channels.kernel.percentile(50)) * 1e-3;
+  }
 }
 
 }  // namespace
@@ -760,61 +839,11 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
   Case c{name, "Mpackets/s", {}};
   RunReport last;
   uint64_t answered = 0;
-  double watts = 0, utilisation = -1;
+  DevicesTook took;
   Histogram latency;
   for (unsigned r = 0; r < o.repetitions; ++r) {
     progress.step(fmt::format("{} repetition {}", c.name, r + 1));
-    // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
-    std::vector<RunReport> reports(o.workers);
-    std::vector<std::exception_ptr> failures(o.workers);
-    {
-      // They start together, or their rates would not be of the same time.
-      std::barrier start(static_cast<ptrdiff_t>(o.workers));
-      std::vector<std::jthread> threads;
-      threads.reserve(o.workers);
-      for (unsigned w = 0; w < o.workers; ++w) {
-        auto one = [&, w] {
-          bool waited = false;
-          try {
-            RunOptions options;
-            options.batch = batch;
-            options.frames = frames;
-            options.latency_target_ns = latency_target_ns(o.latency_target);
-            options.stop = &interrupted();
-            options.device = devices.options;
-            options.qos = o.qos;
-            if (!devices.options.devices.empty()) {
-              options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
-            }
-            auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
-            need(Engine::check_tables(pipeline.router, pipeline.plan, options, *snapshot), Exit::kUnavailable);
-            auto runtime = need(Engine::create(pipeline.router, pipeline.plan, options));
-            runtime->publisher().publish(std::move(snapshot));
-            waited = true;
-            start.arrive_and_wait();
-            need(runtime->run(reports[w]));
-          } catch (...) {
-            failures[w] = std::current_exception();
-            if (!waited) start.arrive_and_drop();
-          }
-        };
-        if (o.workers == 1) {
-          one();
-        } else {
-          auto thread = start_thread(one);
-          if (!thread.ok()) {
-            // The others start without it.
-            for (unsigned missing = w; missing < o.workers; ++missing) start.arrive_and_drop();
-            fail(Exit::kIo, std::move(thread).error());
-          }
-          threads.push_back(std::move(*thread));
-        }
-      }
-    }
-    for (const std::exception_ptr& failure : failures) {
-      if (failure) std::rethrow_exception(failure);
-    }
-    stop_if_interrupted();
+    const std::vector<RunReport> reports = run_together(o, devices, pipeline, batch, frames);
     double rate = 0;
     for (const RunReport& one : reports) {
       if (!one.conserved()) fail(Exit::kCheckFailed, "packet counts do not add up");
@@ -828,22 +857,13 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
     }
     c.values.push_back(rate);
     last = reports[0];
-    // Of every device once, however many workers have it.
-    std::map<unsigned, DevicePower> by_device;
-    for (const RunReport& one : reports)
-      for (const DeviceReport& d : one.devices) by_device[d.info.ordinal] = d.power;
-    watts = 0;
-    double busy = 0;
-    for (const auto& [ordinal, of_device] : by_device) {
-      watts += std::max(0.0, of_device.watts);
-      busy = of_device.utilisation < 0 ? -1 : busy < 0 ? busy : busy + of_device.utilisation;
-    }
-    if (!by_device.empty()) utilisation = busy < 0 ? -1 : busy / static_cast<double>(by_device.size());
+    took.read(reports);
   }
   std::vector<double> sorted = c.values;
   std::sort(sorted.begin(), sorted.end());
+  const double mpps = sorted[sorted.size() / 2];
   c.more = {
-      {"ns_per_packet", 1e3 * o.workers / sorted[sorted.size() / 2]},
+      {"ns_per_packet", 1e3 * o.workers / mpps},
       {"workers", o.workers},
       {"packets_each", last.packets_in},
       {"forwarded_part",
@@ -856,23 +876,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
                           {"p50", last.totals.latency.percentile(50)},
                           {"p99", last.totals.latency.percentile(99)}};
   c.more["through_ns"] = {{"p50", last.totals.through.percentile(50)}, {"p99", last.totals.through.percentile(99)}};
-  if (!last.devices.empty()) {
-    c.more["answered_by_device"] = answered;
-    c.more["wait_p50_ns"] = last.totals.wait.percentile(50);
-    c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
-    c.more["fill_p50_ns"] = last.devices[0].channels.fill.percentile(50);
-    c.more["device_p50_ns"] = last.devices[0].channels.device.percentile(50);
-    if (watts > 0) {
-      c.more["watts"] = watts;
-      c.more["packets_per_joule"] = sorted[sorted.size() / 2] * 1e6 / watts;
-    }
-    if (utilisation >= 0) c.more["utilisation"] = utilisation;
-    c.more["device_p50_us"] = static_cast<double>(last.devices[0].channels.device.percentile(50)) * 1e-3;
-    if (!last.devices[0].channels.kernel.empty()) {
-      c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
-      c.more["kernel_p50_us"] = static_cast<double>(last.devices[0].channels.kernel.percentile(50)) * 1e-3;
-    }
-  }
+  if (!last.devices.empty()) add_device_figures(c.more, last, answered, took, mpps);
   c.more["batch"] = {{"limit", last.batch.limit},
                      {"latency_target_ns", last.batch.target_ns},
                      {"raised", last.batch.raised},
@@ -880,7 +884,6 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
   return c;
 }
 
-// The capture that a pipeline bench plays, and the graph around it.
 Exit bench_report(const BenchOptions& o, const std::string& kind, const std::string& input_hash,
                   const Verified& verified, std::vector<Case> cases, const Json& more) {
   Json json{
@@ -950,107 +953,70 @@ std::string no_cuda_device(const OpenDevices& devices) {
   return fmt::format("it needs the memory of a CUDA device, and the device is {}", devices.label);
 }
 
-void add_bench(Command root) {
-  Command bench = add_subcommand(
-      root, "bench", "Tools",
-      "Measures rates: median, spread, machine and input. A sample of results is first checked against a reference.",
-      "sluice gen rules --shape acl --count 10000 --out acl.rules\nsluice bench classify --rules acl.rules\nsluice "
-      "bench route -o json > bench/results/bench_route.json\nsluice "
-      "bench pipeline --sizes 64,512,1518",
-      nullptr);
-  bench->require_subcommand(1);
-  auto common = [](Command sub, Options& o) {
-    sub.add_option("--seed", o.seed, "Seed of all generated data")->type_name("N")->capture_default_str();
-    sub.add_option("--repetitions", o.repetitions, "Repetitions, at least 5")
-        ->check(Range(5u, 1000u))
-        ->type_name("N")
-        ->capture_default_str();
-    sub.add_option("--sample", o.sample, "Results first compared with the reference")
-        ->check(Range(uint64_t{1}, uint64_t{100'000'000}))
-        ->type_name("N")
-        ->capture_default_str();
-    sub.add_option("--packets", o.packets, "Packets or addresses per round (the default depends on the benchmark)")
-        ->type_name("N");
-    sub.add_option("--name", o.name, "Name of the measurement in the JSON (default bench_KIND)")->type_name("NAME");
-    sub.add_flag("--spoil-check", o.spoil, "")->group("");
-    add_device_options(sub, o.device, true);
-  };
-  auto rule_options = [](Command sub, Options& o) {
-    sub.add_option("--shape", o.shape, "Shape of generated rules: acl, fw or ipc")
-        ->check(OneOf{{"acl", "fw", "ipc"}})
-        ->type_name("SHAPE")
-        ->capture_default_str();
-    sub.add_option("--count", o.count, "Generated rules")
-        ->check(Range(10u, 1'000'000u))
-        ->type_name("N")
-        ->capture_default_str();
-  };
-  auto route_options = [](Command sub, Options& o) {
-    sub.add_option("--routes", o.routes, "Route files (default: generated)")->type_name("FILE[,FILE]");
-    sub.add_option("--ipv4", o.ipv4, "Generated IPv4 routes")
-        ->check(Range(0u, 2'000'000u))
-        ->type_name("N")
-        ->capture_default_str();
-    sub.add_option("--ipv6", o.ipv6, "Generated IPv6 routes")
-        ->check(Range(0u, 2'000'000u))
-        ->type_name("N")
-        ->capture_default_str();
-  };
+namespace {
 
-  auto device_options = [](Command sub, Options& o) {
-    sub.add_option("--frames", o.frames, "Records per flight (a batch in flight to the device), comma-separated")
-        ->delimiter(',')
-        ->check(Range(32u, 65'536u))
-        ->type_name("N,...");
-    sub.add_option("--frame-repetitions", o.frame_repetitions, "Flights per case and thread")->type_name("N");
-    sub.add_flag("--device-only", o.device_only, "Do not measure the CPU");
-  };
-  for (const Study* study : studies())
-    for (const auto add : study->commands) add(*bench);
-  add_bench_soak(*bench);
-  add_bench_kinds(*bench);
-  add_bench_live(*bench);
-  add_bench_priorities(*bench);
-  add_bench_wire(*bench);
-  add_bench_study(*bench);
-  add_bench_suite(*bench);
-  add_bench_compare(*bench);
+void common_options(Command sub, Options& o) {
+  sub.add_option("--seed", "N", o.seed, "Seed of all generated data")->capture_default_str();
+  sub.add_number("--repetitions", "N", o.repetitions, "Repetitions, at least 5", Range(5u, 1000u));
+  sub.add_number("--sample", "N", o.sample, "Results first compared with the reference",
+                 Range(uint64_t{1}, uint64_t{100'000'000}));
+  sub.add_option("--packets", "N", o.packets, "Packets or addresses per round (the default depends on the benchmark)");
+  sub.add_option("--name", "NAME", o.name, "Name of the measurement in the JSON (default bench_KIND)");
+  sub.add_flag("--spoil-check", o.spoil, "")->group("");
+  add_device_options(sub, o.device, true);
+}
 
+void rule_options(Command sub, Options& o) {
+  sub.add_word("--shape", "SHAPE", o.shape, "Shape of generated rules: acl, fw or ipc", {"acl", "fw", "ipc"});
+  sub.add_number("--count", "N", o.count, "Generated rules", Range(10u, 1'000'000u));
+}
+
+void route_options(Command sub, Options& o) {
+  sub.add_option("--routes", "FILE[,FILE]", o.routes, "Route files (default: generated)");
+  sub.add_number("--ipv4", "N", o.ipv4, "Generated IPv4 routes", Range(0u, 2'000'000u));
+  sub.add_number("--ipv6", "N", o.ipv6, "Generated IPv6 routes", Range(0u, 2'000'000u));
+}
+
+void device_options(Command sub, Options& o) {
+  sub.add_option("--frames", o.frames, "Records per flight (a batch in flight to the device), comma-separated")
+      ->delimiter(',')
+      ->check(Range(32u, 65'536u))
+      ->type_name("N,...");
+  sub.add_option("--frame-repetitions", "N", o.frame_repetitions, "Flights per case and thread");
+  sub.add_flag("--device-only", o.device_only, "Do not measure the CPU");
+}
+
+void add_bench_classify(Command bench) {
   auto c = std::make_shared<Options>();
   Command classify = add_subcommand(
-      *bench, "classify", "Subcommands", "Measures lookups in an access list, by packets drawn from its rules",
+      bench, "classify", "Subcommands", "Measures lookups in an access list, by packets drawn from its rules",
       "sluice bench classify --rules acl.rules --algorithm tuple_merge,tuple_space\nsluice bench classify --shape "
       "acl,fw,ipc --count 1000,10000,100000 -o json",
       [c] {
         c->standing.lists = c->algorithm.empty();
         return bench_classify(*c);
       });
-  auto file = classify->add_option("--rules", c->rules, "Rule file (default: generated)")->type_name("FILE");
+  auto file = classify->add_option("--rules", "FILE", c->rules, "Rule file (default: generated)");
   add_format_option(*classify, c->format)->capture_default_str();
-  classify
-      ->add_option("--algorithm", c->algorithm,
-                   fmt::format("One or more of: {} (default {}), each on the same packets",
-                               fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm))
-      ->type_name("NAME,...");
+  classify->add_option("--algorithm", "NAME,...", c->algorithm,
+                       fmt::format("One or more of: {} (default {}), each on the same packets",
+                                   fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm));
   add_workers_option(*classify, c->workers);
   device_options(*classify, *c);
-  classify->add_option("--shape", c->shapes, "Shape of generated rules: acl, fw or ipc")
-      ->delimiter(',')
-      ->check(OneOf{{"acl", "fw", "ipc"}})
-      ->excludes(file)
-      ->type_name("SHAPE,...")
-      ->capture_default_str();
-  classify->add_option("--count", c->counts, "Generated rules; every count is combined with every shape")
-      ->delimiter(',')
-      ->check(Range(10u, 1'000'000u))
-      ->excludes(file)
-      ->type_name("N,...")
-      ->capture_default_str();
-  common(*classify, *c);
+  classify
+      ->add_words("--shape", "SHAPE,...", c->shapes, "Shape of generated rules: acl, fw or ipc", {"acl", "fw", "ipc"})
+      ->excludes(file);
+  classify
+      ->add_numbers("--count", "N,...", c->counts, "Generated rules; every count is combined with every shape",
+                    Range(10u, 1'000'000u))
+      ->excludes(file);
+  common_options(*classify, *c);
+}
 
+void add_bench_route(Command bench) {
   auto r = std::make_shared<Options>();
   Command route = add_subcommand(
-      *bench, "route", "Subcommands", "Measures lookups in route tables: uniform, prefix-weighted and Zipf addresses",
+      bench, "route", "Subcommands", "Measures lookups in route tables: uniform, prefix-weighted and Zipf addresses",
       "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json\n"
       "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24\n"
       "sluice bench route --ipv6 0 --count 10,1000,100000 --algorithm trie,dir24",
@@ -1060,10 +1026,8 @@ void add_bench(Command root) {
         return bench_route(*r);
       });
   route_options(*route, *r);
-  route
-      ->add_option("--algorithm", r->algorithm,
-                   "Route algorithms; with --like or --count any number of them (default all)")
-      ->type_name("A4[,A6]");
+  route->add_option("--algorithm", "A4[,A6]", r->algorithm,
+                    "Route algorithms; with --like or --count any number of them (default all)");
   r->counts.clear();
   route
       ->add_option("--like", r->like,
@@ -1084,41 +1048,61 @@ void add_bench(Command root) {
   route->add_flag("--lookups-only", r->lookups_only,
                   "On a CUDA device: only lookups whose addresses and results are in its memory");
   route
-      ->add_option("--in-a-row", r->in_a_row,
+      ->add_option("--in-a-row", "N", r->in_a_row,
                    "On a CUDA device: also so many batches of all IPv4 addresses one after another, in memory of\nthe "
                    "first one (reused) and of their own (fresh)")
-      ->check(Range(1u, 1000u))
-      ->type_name("N");
-  common(*route, *r);
+      ->check(Range(1u, 1000u));
+  common_options(*route, *r);
+}
 
+void add_bench_pipeline(Command bench) {
   auto p = std::make_shared<Options>();
   Command pipeline = add_subcommand(
-      *bench, "pipeline", "Subcommands",
+      bench, "pipeline", "Subcommands",
       "Measures the standard graph on packets in memory, with and without access list",
       "sluice bench pipeline\nsluice bench pipeline --acl acl.rules --routes rib4.txt,rib6.txt --workers 2 -o json",
       [p] {
         p->standing = {.lists = p->algorithm.empty(), .routes = p->route_algorithm.empty()};
         return bench_pipeline(*p);
       });
-  pipeline->add_option("--acl", p->rules, "Rule file (default: generated)")->type_name("FILE");
+  pipeline->add_option("--acl", "FILE", p->rules, "Rule file (default: generated)");
   add_acl_options(*pipeline, p->format, p->algorithm);
   rule_options(*pipeline, *p);
   route_options(*pipeline, *p);
-  pipeline->add_option("--route-algorithm", p->route_algorithm, "Route algorithms")->type_name("A4[,A6]");
-  pipeline->add_option("--adjacencies", p->adjacencies, "Adjacency file (default: synthetic)")->type_name("FILE");
-  pipeline->add_option("--sizes", p->sizes, "Frame sizes with FCS, comma-separated")
-      ->delimiter(',')
-      ->check(Range(64u, 9618u))
-      ->type_name("BYTES,...")
-      ->capture_default_str();
-  pipeline->add_option("--batch", p->batches, "Packets per batch, comma-separated; each is measured")
-      ->delimiter(',')
-      ->check(Range(1u, Batch::kMaxPackets))
-      ->type_name("N,...")
-      ->capture_default_str();
+  pipeline->add_option("--route-algorithm", "A4[,A6]", p->route_algorithm, "Route algorithms");
+  pipeline->add_option("--adjacencies", "FILE", p->adjacencies, "Adjacency file (default: synthetic)");
+  pipeline->add_numbers("--sizes", "BYTES,...", p->sizes, "Frame sizes with FCS, comma-separated", Range(64u, 9618u));
+  pipeline->add_numbers("--batch", "N,...", p->batches, "Packets per batch, comma-separated; each is measured",
+                        Range(1u, Batch::kMaxPackets));
   add_latency_target_option(*pipeline, p->latency_target);
   add_workers_option(*pipeline, p->workers);
-  common(*pipeline, *p);
+  common_options(*pipeline, *p);
+}
+
+}  // namespace
+
+void add_bench(Command root) {
+  Command bench = add_subcommand(
+      root, "bench", "Tools",
+      "Measures rates: median, spread, machine and input. A sample of results is first checked against a reference.",
+      "sluice gen rules --shape acl --count 10000 --out acl.rules\nsluice bench classify --rules acl.rules\nsluice "
+      "bench route -o json > bench/results/bench_route.json\nsluice "
+      "bench pipeline --sizes 64,512,1518",
+      nullptr);
+  bench->require_subcommand(1);
+  for (const Study* study : studies())
+    for (const auto add : study->commands) add(*bench);
+  add_bench_soak(*bench);
+  add_bench_kinds(*bench);
+  add_bench_live(*bench);
+  add_bench_priorities(*bench);
+  add_bench_wire(*bench);
+  add_bench_study(*bench);
+  add_bench_suite(*bench);
+  add_bench_compare(*bench);
+  add_bench_classify(*bench);
+  add_bench_route(*bench);
+  add_bench_pipeline(*bench);
 }
 
 }  // namespace sluice::app

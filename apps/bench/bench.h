@@ -48,9 +48,6 @@ class BenchFolder : public TemporaryFolder {
   BenchFolder() : TemporaryFolder("sluice-bench", "set TMPDIR to a writable directory") {}
 };
 
-// Fails as the program does where the file cannot be written.
-void write_text(const std::string& file, const std::string& text);
-
 std::string now_utc();  // "2026-01-31T12:00:00Z"
 
 struct Case {

@@ -176,18 +176,10 @@ void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint6
   need(writer.commit(), Exit::kIo);
 }
 
-Exit bench_kinds(const BenchOptions& o) {
-  const OpenDevices devices = open_devices(o.device);
-  const bool host = devices.options.devices.empty();
-  BenchFolder folder;
-  Progress progress("");
-  progress.step("generating tables and traffic");
-  Sha256 hash;
+// A router with the lists and routes of the options.
+StandardGraph kinds_graph(const BenchOptions& o, const OpenDevices& devices, const BenchFolder& folder, Sha256& hash) {
   const std::string rules = need(generate_rules({.count = o.count, .seed = o.seed}), Exit::kUsage);
-  RoutesOptions r;
-  r.ipv4_count = o.ipv4;
-  r.ipv6_count = o.ipv6;
-  r.seed = o.seed;
+  const RoutesOptions r{.ipv4_count = o.ipv4, .ipv6_count = o.ipv6, .seed = o.seed};
   const std::string routes = need(generate_routes(r), Exit::kUsage);
   hash.update(rules);
   hash.update(routes);
@@ -202,20 +194,48 @@ Exit bench_kinds(const BenchOptions& o) {
   const LpmNames names = route_algorithms_on(devices, "");
   graph.route_algorithm = names.algorithm4;
   graph.route_algorithm6 = names.algorithm6;
-  write_text(graph.acl, rules);
-  write_text(graph.routes[0], routes);
+  write_file(graph.acl, rules);
+  write_file(graph.routes[0], routes);
+  return graph;
+}
+
+// What is measured: `base`, the number of the row that it is compared with.
+struct MeasuredKind {
+  Case row;
+  size_t base;
+  double fewest, most;  // part of the packets that is forwarded
+  std::unique_ptr<Pipeline> pipeline;
+  std::shared_ptr<FrameCache> frames;
+};
+
+// How much each row's rate is of its base's, the worst first.
+std::vector<Case> ratios_of(const std::vector<MeasuredKind>& all) {
+  std::vector<Case> ratios;
+  for (size_t k = 0; k < all.size(); ++k) {
+    const Case &row = all[k].row, &base = all[all[k].base].row;
+    if (all[k].base == k || row.values.size() != base.values.size()) continue;
+    Case ratio{fmt::format("{}/of_{}", row.name, base.name), "1", {}};
+    for (size_t round = 0; round < row.values.size(); ++round)
+      ratio.values.push_back(row.values[round] / base.values[round]);
+    ratios.push_back(std::move(ratio));
+  }
+  std::stable_sort(ratios.begin(), ratios.end(),
+                   [](const Case& a, const Case& b) { return median(a.values) < median(b.values); });
+  return ratios;
+}
+
+Exit bench_kinds(const BenchOptions& o) {
+  const OpenDevices devices = open_devices(o.device);
+  const bool host = devices.options.devices.empty();
+  BenchFolder folder;
+  Progress progress("");
+  progress.step("generating tables and traffic");
+  Sha256 hash;
+  const StandardGraph graph = kinds_graph(o, devices, folder, hash);
   InputSet inputs;
   const Rib rib = read_routes(inputs, graph.routes, nullptr);
 
-  // What is measured: `base`, the number of the row that it is compared with.
-  struct Measured {
-    Case row;
-    size_t base;
-    double fewest, most;  // part of the packets that is forwarded
-    std::unique_ptr<Pipeline> pipeline;
-    std::shared_ptr<FrameCache> frames;
-  };
-  std::vector<Measured> all;
+  std::vector<MeasuredKind> all;
   Verified verified{0, 0, "linear, trie"};
   const auto add = [&](const char* name, const StandardGraph& of, size_t base, double fewest, double most,
                        auto&& write) {
@@ -243,7 +263,7 @@ Exit bench_kinds(const BenchOptions& o) {
   StandardGraph filter = graph;
   filter.icmp_errors = false;
   filter.acl = folder / "filter";
-  write_text(filter.acl, kFilter);
+  write_file(filter.acl, kFilter);
   hash.update(std::string(kFilter));
   const size_t first_share = all.size();
   for (const Share& share : kShares) {
@@ -257,7 +277,7 @@ Exit bench_kinds(const BenchOptions& o) {
   BenchOptions once = o;
   once.repetitions = 1;
   for (unsigned round = 0; round < o.repetitions; ++round) {
-    for (Measured& m : all) {
+    for (MeasuredKind& m : all) {
       if (!m.row.reason.empty()) continue;
       Case one = measure_pipeline(once, devices, *m.pipeline, host ? 256 : 4096, m.row.name, m.frames, progress);
       if (!one.reason.empty()) {
@@ -270,20 +290,8 @@ Exit bench_kinds(const BenchOptions& o) {
       m.row.more = std::move(one.more);
     }
   }
-  std::vector<Case> cases, ratios;
-  for (size_t k = 0; k < all.size(); ++k) {
-    const Case &row = all[k].row, &base = all[all[k].base].row;
-    if (all[k].base == k || row.values.size() != base.values.size()) continue;
-    Case ratio{fmt::format("{}/of_{}", row.name, base.name), "1", {}};
-    for (size_t round = 0; round < row.values.size(); ++round)
-      ratio.values.push_back(row.values[round] / base.values[round]);
-    ratios.push_back(std::move(ratio));
-  }
-  // The worst first.
-  std::stable_sort(ratios.begin(), ratios.end(),
-                   [](const Case& a, const Case& b) { return median(a.values) < median(b.values); });
-  for (Measured& m : all) cases.push_back(std::move(m.row));
-  cases.insert(cases.begin(), ratios.begin(), ratios.end());
+  std::vector<Case> cases = ratios_of(all);
+  for (MeasuredKind& m : all) cases.push_back(std::move(m.row));
   progress.clear();
   return bench_report(o, "kinds", hash.finish(), verified, std::move(cases),
                       {{"device", devices.label},
@@ -309,31 +317,17 @@ void add_bench_kinds(Command bench) {
         o->standing = {.lists = true, .routes = true};
         return bench_kinds(*o);
       });
-  sub->add_option("--count", o->count, "Generated rules")
-      ->check(Range(10u, 1'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--ipv4", o->ipv4, "Generated IPv4 routes")
-      ->check(Range(1u, 2'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--ipv6", o->ipv6, "Generated IPv6 routes")
-      ->check(Range(1u, 2'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--packets", o->packets, "Packets per kind, worker and round (default 2,000,000)")->type_name("N");
+  sub->add_number("--count", "N", o->count, "Generated rules", Range(10u, 1'000'000u));
+  sub->add_number("--ipv4", "N", o->ipv4, "Generated IPv4 routes", Range(1u, 2'000'000u));
+  sub->add_number("--ipv6", "N", o->ipv6, "Generated IPv6 routes", Range(1u, 2'000'000u));
+  sub->add_option("--packets", "N", o->packets, "Packets per kind, worker and round (default 2,000,000)");
   add_workers_option(*sub, o->workers);
   add_device_options(*sub, o->device, true);
-  sub->add_option("--repetitions", o->repetitions, "Rounds, at least 5")
-      ->check(Range(5u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--sample", o->sample, "Packets of each kind first compared with the reference")
-      ->check(Range(uint64_t{1}, uint64_t{100'000'000}))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--seed", o->seed, "Seed of tables and packets")->type_name("N")->capture_default_str();
-  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_kinds)")->type_name("NAME");
+  sub->add_number("--repetitions", "N", o->repetitions, "Rounds, at least 5", Range(5u, 1000u));
+  sub->add_number("--sample", "N", o->sample, "Packets of each kind first compared with the reference",
+                  Range(uint64_t{1}, uint64_t{100'000'000}));
+  sub->add_option("--seed", "N", o->seed, "Seed of tables and packets")->capture_default_str();
+  sub->add_option("--name", "NAME", o->name, "Name of the measurement in the JSON (default bench_kinds)");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
 }
 

@@ -274,7 +274,7 @@ void check_trials(const LiveOptions& o, const Json& result, const std::string& n
   require(verified, name);
 }
 
-Exit bench_live(const LiveOptions& o) {
+void check_live_options(const LiveOptions& o) {
   for (const std::string& size : o.frame_sizes) {
     unsigned bytes = 0;
     const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), bytes);
@@ -294,98 +294,131 @@ Exit bench_live(const LiveOptions& o) {
       fail(Exit::kUsage, fmt::format("--rules: the way {} has no access list", way), "--ways af_packet,af_xdp");
   if (::geteuid() != 0)
     fail(Exit::kUnavailable, "live ports between network namespaces take root", "sudo sluice-bench live");
+}
+
+// What is measured of one way and size. `losses`: by tenths of the tester's rate.
+struct LiveRow {
+  LiveRow(const LiveOptions& o, const std::string& way, const std::string& frame_size)
+      : size(frame_size), name(way + "/" + size + (size == "imix" ? "" : "B")) {
+    rate = {name, "Mpackets/s", {}};
+    time = {name + "/latency", "us", {}};
+    burst = {name + "/back-to-back", "frames", {}};
+    for (unsigned tenths = 10; o.loss_rate && tenths != 0; --tenths)
+      losses.push_back({fmt::format("{}/loss_at_{}%", name, 10 * tenths), "%", {}});
+  }
+
+  // The rate and the bursts. Returns what was found.
+  Json search(const Bed& bed, const LiveOptions& o, const std::string& way, Verified& verified) {
+    std::vector<std::string> words = {"--search", "--loss", fmt::format("{}", o.loss), "--resolution",
+                                      fmt::format("{}", o.resolution)};
+    if (o.back_to_back != 0) words.insert(words.end(), {"--back-to-back", std::to_string(o.back_to_back)});
+    Json found = wire(bed, o, way, size, words);
+    check_trials(o, found, name, verified);
+    // 0 is a result: at every rate more than --loss are lost.
+    rate.values.push_back(static_cast<double>(found["throughput_pps"].get<uint64_t>()) * 1e-6);
+    rate.more["trials"] = found["trials"].size();  // of the last round
+    if (found["limited_by_generator"] == true)
+      rate.more["limited_by_generator"] = 1 + rate.more.value("limited_by_generator", 0);
+    // One that forwards nothing has no bursts.
+    if (o.back_to_back == 0 || !found["back_to_back"].is_object()) return found;
+    const Json& back = found["back_to_back"];
+    burst.values.push_back(back["mean"]);
+    burst.more["burst_pps"] = back["burst_pps"];
+    burst.more["corrected_buffer_time_s"] = back["corrected_buffer_time_s"];
+    if (back["limited_by_generator"] != 0)
+      burst.more["limited"] = burst.more.value("limited", 0) + back["limited_by_generator"].get<int>();
+    return found;
+  }
+
+  // `most`: what is offered first, as much as the tester and the interface do.
+  void measure_loss(const Bed& bed, const LiveOptions& o, const std::string& way, double most, Verified& verified) {
+    for (size_t step = 0; step < losses.size(); ++step) {
+      const uint64_t asked =
+          std::max<uint64_t>(1, static_cast<uint64_t>(most * (10.0 - static_cast<double>(step)) / 10));
+      const Json trial = wire(bed, o, way, size, {"--rate", fmt::format("{}pps", asked)});
+      check_trials(o, trial, name, verified);
+      losses[step].values.push_back(trial["trials"][0]["loss_percent"]);
+      losses[step].more["offered_mpps"] = static_cast<double>(asked) * 1e-6;
+    }
+  }
+
+  // RFC 2544 section 26.2 is at the throughput; a little below it queues are not full.
+  void measure_latency(const Bed& bed, const LiveOptions& o, const std::string& way, uint64_t pps, Verified& verified) {
+    // Some trials: how full the queues are in one is chance, more so in a short one.
+    std::vector<Json> trials;
+    for (unsigned trial = 0; trial < kLatencyTrials; ++trial) {
+      const Json timed =
+          wire(bed, o, way, size, {"--latency", "--rate", fmt::format("{}pps", std::max<uint64_t>(1, pps * 98 / 100))});
+      check_trials(o, timed, name, verified);
+      trials.push_back(timed["trials"][0]["latency_ns"]);
+      time.values.push_back(trials.back()["p50"].get<double>() / 1e3);
+    }
+    std::sort(trials.begin(), trials.end(),
+              [](const Json& a, const Json& b) { return a["p50"].get<double>() < b["p50"].get<double>(); });
+    const Json& middle = trials[trials.size() / 2];
+    for (const auto& [key, from] : {std::pair{"p50_us", "p50"}, {"p99_us", "p99"}, {"p999_us", "p99_9"}})
+      time.more[key] = middle[from].get<double>() / 1e3;
+  }
+
+  std::string size, name;
+  Case rate, time, burst;
+  std::vector<Case> losses;
+};
+
+// The rates, then the rest, with what is to be said of them.
+std::vector<Case> live_cases(const LiveOptions& o, std::vector<LiveRow>& rows) {
+  std::vector<Case> cases;
+  for (LiveRow& row : rows) {
+    // Then the rate is the tester's, and the device may be faster.
+    if (const int n = row.rate.more.value("limited_by_generator", 0); n != 0)
+      row.rate.more["note"] = fmt::format("in {} of {} rounds as much as was offered", n, o.repetitions);
+    if (const int n = row.burst.more.value("limited", 0); n != 0)
+      row.burst.more["note"] = fmt::format("in {} of {} tests all that was sent within the duration", n,
+                                           static_cast<size_t>(o.back_to_back) * row.burst.values.size());
+    cases.push_back(std::move(row.rate));
+  }
+  for (Case LiveRow::*const more : {&LiveRow::burst, &LiveRow::time})
+    for (LiveRow& row : rows)
+      if (!(row.*more).values.empty()) cases.push_back(std::move(row.*more));
+  for (LiveRow& row : rows)
+    for (Case& c : row.losses) cases.push_back(std::move(c));
+  return cases;
+}
+
+Exit bench_live(const LiveOptions& o) {
+  check_live_options(o);
   BenchFolder folder;
-  write_text(folder / "routes", "198.19.0.0/16 1\n");
-  write_text(folder / "adjacencies", fmt::format("1 {} {} 0\n", kSinkMac, kDeviceOutMac));
+  write_file(folder / "routes", "198.19.0.0/16 1\n");
+  write_file(folder / "adjacencies", fmt::format("1 {} {} 0\n", kSinkMac, kDeviceOutMac));
   std::string acl;
   if (o.rule_count != 0) {
     std::string text;
     for (unsigned i = 0; i < o.rule_count; ++i)
       text += fmt::format("deny udp from 198.51.{}.0/24 to any port {}\n", i % 256, 1000 + i / 256);
     acl = folder / "acl";
-    write_text(acl, text + "permit ip from any to any\n");
+    write_file(acl, text + "permit ip from any to any\n");
   }
   Bed bed;
   Progress progress("");
   Verified verified{0, 0, "the packets that were sent"};
-  std::vector<Case> rates, times, bursts;
-  std::vector<std::vector<Case>> losses;  // of a row in `rates`, by tenths of the tester's rate
+  std::vector<LiveRow> rows;
   for (const std::string& way : o.ways)
-    for (const std::string& size : o.frame_sizes) {
-      const std::string name = way + "/" + size + (size == "imix" ? "" : "B");
-      rates.push_back({name, "Mpackets/s", {}});
-      times.push_back({name + "/latency", "us", {}});
-      bursts.push_back({name + "/back-to-back", "frames", {}});
-      losses.emplace_back();
-      for (unsigned tenths = 10; o.loss_rate && tenths != 0; --tenths)
-        losses.back().push_back({fmt::format("{}/loss_at_{}%", name, 10 * tenths), "%", {}});
-    }
+    for (const std::string& size : o.frame_sizes) rows.emplace_back(o, way, size);
   // In turns, so that what the machine does besides falls on all of them.
   for (unsigned round = 0; round < o.repetitions; ++round) {
-    size_t at = 0;
+    auto row = rows.begin();
     for (const std::string& way : o.ways) {
       std::optional<Run> run;
       if (way == "kernel") bed.forwarding(true);
       std::optional<Redirect> redirect;
       if (way == "xdp") redirect.emplace(bed);
       if (way != "kernel" && way != "cable" && way != "xdp") run.emplace(bed, way, folder, acl);
-      for (const std::string& size : o.frame_sizes) {
-        Case& rate = rates[at];
-        progress.step(fmt::format("{} repetition {}", rate.name, round + 1));
-        std::vector<std::string> words = {"--search", "--loss", fmt::format("{}", o.loss), "--resolution",
-                                          fmt::format("{}", o.resolution)};
-        if (o.back_to_back != 0) words.insert(words.end(), {"--back-to-back", std::to_string(o.back_to_back)});
-        const Json found = wire(bed, o, way, size, words);
-        check_trials(o, found, rate.name, verified);
-        // 0 is a result: at every rate more than --loss are lost.
+      for (size_t sizes = o.frame_sizes.size(); sizes != 0; --sizes, ++row) {
+        progress.step(fmt::format("{} repetition {}", row->name, round + 1));
+        const Json found = row->search(bed, o, way, verified);
+        if (o.loss_rate) row->measure_loss(bed, o, way, found["trials"][0]["offered_pps"], verified);
         const uint64_t pps = found["throughput_pps"];
-        rate.values.push_back(static_cast<double>(pps) * 1e-6);
-        rate.more["trials"] = found["trials"].size();  // of the last round
-        if (found["limited_by_generator"] == true)
-          rate.more["limited_by_generator"] = 1 + rate.more.value("limited_by_generator", 0);
-        if (o.back_to_back != 0) {
-          const Json& back = found["back_to_back"];
-          // One that forwards nothing has no bursts.
-          if (back.is_object()) {
-            bursts[at].values.push_back(back["mean"]);
-            bursts[at].more["burst_pps"] = back["burst_pps"];
-            bursts[at].more["corrected_buffer_time_s"] = back["corrected_buffer_time_s"];
-            if (back["limited_by_generator"] != 0)
-              bursts[at].more["limited"] =
-                  bursts[at].more.value("limited", 0) + back["limited_by_generator"].get<int>();
-          }
-        }
-        if (o.loss_rate) {
-          // What is offered first is as much as the tester and the interface do.
-          const double most = found["trials"][0]["offered_pps"];
-          for (size_t step = 0; step < losses[at].size(); ++step) {
-            const uint64_t asked =
-                std::max<uint64_t>(1, static_cast<uint64_t>(most * (10.0 - static_cast<double>(step)) / 10));
-            const Json trial = wire(bed, o, way, size, {"--rate", fmt::format("{}pps", asked)});
-            check_trials(o, trial, rate.name, verified);
-            losses[at][step].values.push_back(trial["trials"][0]["loss_percent"]);
-            losses[at][step].more["offered_mpps"] = static_cast<double>(asked) * 1e-6;
-          }
-        }
-        if (o.latency && pps != 0) {
-          // RFC 2544 section 26.2 is at the throughput; a little below it queues are not full.
-          // Some trials: how full the queues are in one is chance, more so in a short one.
-          std::vector<Json> trials;
-          for (unsigned trial = 0; trial < kLatencyTrials; ++trial) {
-            const Json timed =
-                wire(bed, o, way, size,
-                     {"--latency", "--rate", fmt::format("{}pps", std::max<uint64_t>(1, pps * 98 / 100))});
-            check_trials(o, timed, rate.name, verified);
-            trials.push_back(timed["trials"][0]["latency_ns"]);
-            times[at].values.push_back(trials.back()["p50"].get<double>() / 1e3);
-          }
-          std::sort(trials.begin(), trials.end(),
-                    [](const Json& a, const Json& b) { return a["p50"].get<double>() < b["p50"].get<double>(); });
-          const Json& middle = trials[trials.size() / 2];
-          for (const auto& [key, from] : {std::pair{"p50_us", "p50"}, {"p99_us", "p99"}, {"p999_us", "p99_9"}})
-            times[at].more[key] = middle[from].get<double>() / 1e3;
-        }
-        ++at;
+        if (o.latency && pps != 0) row->measure_latency(bed, o, way, pps, verified);
         stop_if_interrupted();
       }
       if (way == "kernel") bed.forwarding(false);
@@ -393,20 +426,7 @@ Exit bench_live(const LiveOptions& o) {
     }
   }
   progress.clear();
-  // Then the rate is the tester's, and the device may be faster.
-  for (Case& c : rates)
-    if (const int n = c.more.value("limited_by_generator", 0); n != 0)
-      c.more["note"] = fmt::format("in {} of {} rounds as much as was offered", n, o.repetitions);
-  for (Case& c : bursts)
-    if (const int n = c.more.value("limited", 0); n != 0)
-      c.more["note"] = fmt::format("in {} of {} tests all that was sent within the duration", n,
-                                   static_cast<size_t>(o.back_to_back) * c.values.size());
-  for (std::vector<Case>* more : {&bursts, &times})
-    for (Case& c : *more)
-      if (!c.values.empty()) rates.push_back(std::move(c));
-  for (std::vector<Case>& steps : losses)
-    for (Case& c : steps) rates.push_back(std::move(c));
-  return bench_report(o, "live", sha256("generated"), verified, std::move(rates),
+  return bench_report(o, "live", sha256("generated"), verified, live_cases(o, rows),
                       {{"device", "cpu"},
                        {"gpu", ""},
                        {"loss_percent", o.loss},
@@ -426,52 +446,36 @@ void add_bench_live(Command bench) {
       "namespaces of its own, beside the kernel's forwarding and a cable without a device. Needs root.",
       "sudo sluice-bench live\nsudo sluice-bench live --ways af_xdp --sizes 64,imix --loss 0.5 --latency",
       [o] { return bench_live(*o); });
-  sub->add_option(
-         "--ways", o->ways,
-         "cable: no device; kernel: its forwarding; xdp: an XDP program that redirects frames unread; af_packet, "
-         "af_xdp: sluice run by it")
-      ->delimiter(',')
-      ->check(OneOf{{"cable", "kernel", "xdp", "af_packet", "af_xdp"}})
-      ->type_name("NAME,...")
-      ->capture_default_str();
+  sub->add_words(
+      "--ways", "NAME,...", o->ways,
+      "cable: no device; kernel: its forwarding; xdp: an XDP program that redirects frames unread; af_packet, "
+      "af_xdp: sluice run by it",
+      {"cable", "kernel", "xdp", "af_packet", "af_xdp"});
   sub->add_option("--sizes", o->frame_sizes, "Frame sizes with FCS, up to 1518, or imix (7:4:1 of 64, 570 and 1518)")
       ->delimiter(',')
       ->type_name("BYTES,...")
       ->capture_default_str();
   sub->add_option(
-         "--imix", o->imix,
-         "What imix is instead: a letter for each frame, again and again (RFC 6985: a 64, b 128, c 256, d 512, "
-         "e 1024, f 1280, g 1518 bytes)")
-      ->type_name("GENOME");
-  sub->add_option("--loss", o->loss, "Percentage of packets that may be lost")
-      ->check(Range(0.0, 100.0))
-      ->type_name("PERCENT")
-      ->capture_default_str();
-  sub->add_option("--duration", o->duration, "Seconds of each trial")
-      ->check(Range(0.01, 86400.0))
-      ->type_name("S")
-      ->capture_default_str();
-  sub->add_option("--resolution", o->resolution, "End of the search, as a percentage of the first trial's rate")
-      ->check(Range(0.001, 50.0))
-      ->type_name("PERCENT")
-      ->capture_default_str();
+      "--imix", "GENOME", o->imix,
+      "What imix is instead: a letter for each frame, again and again (RFC 6985: a 64, b 128, c 256, d 512, "
+      "e 1024, f 1280, g 1518 bytes)");
+  sub->add_number("--loss", "PERCENT", o->loss, "Percentage of packets that may be lost", Range(0.0, 100.0));
+  sub->add_number("--duration", "S", o->duration, "Seconds of each trial", Range(0.01, 86400.0));
+  sub->add_number("--resolution", "PERCENT", o->resolution,
+                  "End of the search, as a percentage of the first trial's rate", Range(0.001, 50.0));
   sub->add_flag("--latency", o->latency, "Also the latency at 98 % of that rate, in three trials");
   sub->add_flag("--loss-rate", o->loss_rate,
                 "Also the percentage of frames lost at 100, 90, ... 10 % of the rate that is offered first (RFC 2544 "
                 "section 26.3)");
-  sub->add_option("--rules", o->rule_count, "Rules of an access list in front of the routes, which permits all packets")
-      ->check(Range(1u, 1'000'000u))
-      ->type_name("N");
-  sub->add_option("--back-to-back", o->back_to_back,
+  sub->add_option("--rules", "N", o->rule_count,
+                  "Rules of an access list in front of the routes, which permits all packets")
+      ->check(Range(1u, 1'000'000u));
+  sub->add_option("--back-to-back", "TESTS", o->back_to_back,
                   "Also the longest burst without loss, as the mean of that many tests in each round (RFC 9004)")
-      ->check(Range(1u, 10'000u))
-      ->type_name("TESTS");
-  sub->add_option("--repetitions", o->repetitions, "Rounds")
-      ->check(Range(1u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--seed", o->seed, "Seed of the five-tuples")->type_name("N")->capture_default_str();
-  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_live)")->type_name("NAME");
+      ->check(Range(1u, 10'000u));
+  sub->add_number("--repetitions", "N", o->repetitions, "Rounds", Range(1u, 1000u));
+  sub->add_option("--seed", "N", o->seed, "Seed of the five-tuples")->capture_default_str();
+  sub->add_option("--name", "NAME", o->name, "Name of the measurement in the JSON (default bench_live)");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
 }
 

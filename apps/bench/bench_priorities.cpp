@@ -83,7 +83,7 @@ class PriorityBench {
     std::string text;
     for (unsigned i = 0; i < o.rule_count; ++i)
       text += fmt::format("deny tcp from 198.51.{}.0/24 to any port {}\n", i % 256, 1000 + i);
-    write_text(rules_, text + "permit ip from any to any\n");
+    write_file(rules_, text + "permit ip from any to any\n");
     hash_.update(text);
     for (const std::string& mix : o.dscps) {
       if (std::any_of(mixes_.begin(), mixes_.end(), [&](const Mix& m) { return m.name == mix; }))
@@ -354,63 +354,35 @@ void add_bench_priorities(Command bench) {
         o->standing.lists = o->algorithm.empty();
         return PriorityBench(*o).measure();
       });
-  sub->add_option("--part", o->parts, "mix, workers, chunks, timeouts, overload")
-      ->delimiter(',')
-      ->check(OneOf{{"mix", "workers", "chunks", "timeouts", "overload"}})
-      ->type_name("NAME,...")
-      ->capture_default_str();
-  sub->add_option("--dscp", o->dscps,
+  sub->add_words("--part", "NAME,...", o->parts, "mix, workers, chunks, timeouts, overload",
+                 {"mix", "workers", "chunks", "timeouts", "overload"});
+  sub->add_option("--dscp", "CLASS=PART,...", o->dscps,
                   "Mix of part mix by DSCP classes of flows, as `gen traffic --dscp` takes it, in place of those by "
                   "class; given again, one more mix")
-      ->type_name("CLASS=PART,...")
       ->expected(1)
       ->take_all();
-  sub->add_option("--workers", o->worker_counts, "Workers; one more thread reads. Other parts use the first value")
-      ->delimiter(',')
-      ->check(Range(1u, 256u))
-      ->type_name("N,...")
-      ->capture_default_str();
-  sub->add_option("--chunk", o->chunk, "Packets per chunk, except in part chunks")
-      ->check(Range(1u, Batch::kMaxPackets))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--chunks", o->chunks, "Packets per chunk in part chunks")
-      ->delimiter(',')
-      ->check(Range(1u, Batch::kMaxPackets))
-      ->type_name("N,...")
-      ->capture_default_str();
-  sub->add_option("--chunk-timeout", o->timeout,
+  sub->add_numbers("--workers", "N,...", o->worker_counts,
+                   "Workers; one more thread reads. Other parts use the first value", Range(1u, 256u));
+  sub->add_number("--chunk", "N", o->chunk, "Packets per chunk, except in part chunks", Range(1u, Batch::kMaxPackets));
+  sub->add_numbers("--chunks", "N,...", o->chunks, "Packets per chunk in part chunks", Range(1u, Batch::kMaxPackets));
+  sub->add_option("--chunk-timeout", "TIME", o->timeout,
                   "Longest time to fill a chunk (ns, us, ms, s), except in part timeouts")
-      ->type_name("TIME")
       ->capture_default_str();
   sub->add_option("--timeouts", o->timeouts, "Longest times to fill a chunk in part timeouts")
       ->delimiter(',')
       ->type_name("TIME,...")
       ->capture_default_str();
-  sub->add_option("--sizes", o->sizes, "Frame size with FCS; only the first is used")
-      ->delimiter(',')
-      ->check(Range(64u, 9618u))
-      ->type_name("BYTES")
-      ->capture_default_str();
-  sub->add_option("--algorithm", o->algorithm, "ACL algorithm; linear makes each packet very expensive (default auto)")
-      ->check(OneOf{acl_algorithm_choices()})
-      ->type_name("NAME");
-  sub->add_option("--rules", o->rule_count, "Rules of the access list; more rules cost more time per packet")
-      ->check(Range(1u, 100'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--packets", o->packets, "Packets per round of unpaced parts (default 2,000,000)")->type_name("N");
-  sub->add_option("--seconds", o->seconds, "Duration of each paced run")
-      ->check(Range(0.001, 3600.0))
-      ->type_name("S")
-      ->capture_default_str();
-  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
-      ->check(Range(1u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--seed", o->seed, "Seed of the packets")->type_name("N")->capture_default_str();
-  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_priorities)")
-      ->type_name("NAME");
+  sub->add_numbers("--sizes", "BYTES", o->sizes, "Frame size with FCS; only the first is used", Range(64u, 9618u));
+  sub->add_option("--algorithm", "NAME", o->algorithm,
+                  "ACL algorithm; linear makes each packet very expensive (default auto)")
+      ->check(OneOf{acl_algorithm_choices()});
+  sub->add_number("--rules", "N", o->rule_count, "Rules of the access list; more rules cost more time per packet",
+                  Range(1u, 100'000u));
+  sub->add_option("--packets", "N", o->packets, "Packets per round of unpaced parts (default 2,000,000)");
+  sub->add_number("--seconds", "S", o->seconds, "Duration of each paced run", Range(0.001, 3600.0));
+  sub->add_number("--repetitions", "N", o->repetitions, "Repetitions of each case", Range(1u, 1000u));
+  sub->add_option("--seed", "N", o->seed, "Seed of the packets")->capture_default_str();
+  sub->add_option("--name", "NAME", o->name, "Name of the measurement in the JSON (default bench_priorities)");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
 }
 

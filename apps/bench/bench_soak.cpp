@@ -39,38 +39,22 @@ void add_bench_soak(Command bench) {
       "--minutes 0.2 --swaps 50",
       [o] { return bench_soak(*o); });
   add_device_options(*sub, o->device, true);
-  sub->add_option("--minutes", o->minutes, "How long to run")
-      ->check(Range(0.001, 100'000.0))
-      ->type_name("MINUTES")
-      ->capture_default_str();
-  sub->add_option("--swaps", o->swaps, "Table changes, at even intervals")
-      ->check(Range(uint64_t{0}, uint64_t{100'000'000}))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--rules", o->rules, "Rules of each generation's access list")
-      ->check(Range(10u, 1'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--routes", o->routes,
-                  "Routes of each generation, or fewer if that many cannot be generated; about an eighth is IPv6")
-      ->check(Range(1000u, 500'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--algorithm", o->algorithm, "ACL algorithm")->type_name("NAME");
-  sub->add_option("--route-algorithm", o->route_algorithm, "Route algorithms")->type_name("A4[,A6]");
-  sub->add_option("--size", o->size, "Frame size with FCS")
-      ->check(Range(64u, 1518u))
-      ->type_name("BYTES")
-      ->capture_default_str();
-  sub->add_option("--batch", o->batch, "Packets per batch, a multiple of 4")
-      ->check(Range(4, 4096))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--minutes", "MINUTES", o->minutes, "How long to run", Range(0.001, 100'000.0));
+  sub->add_number("--swaps", "N", o->swaps, "Table changes, at even intervals",
+                  Range(uint64_t{0}, uint64_t{100'000'000}));
+  sub->add_number("--rules", "N", o->rules, "Rules of each generation's access list", Range(10u, 1'000'000u));
+  sub->add_number("--routes", "N", o->routes,
+                  "Routes of each generation, or fewer if that many cannot be generated; about an eighth is IPv6",
+                  Range(1000u, 500'000u));
+  sub->add_option("--algorithm", "NAME", o->algorithm, "ACL algorithm");
+  sub->add_option("--route-algorithm", "A4[,A6]", o->route_algorithm, "Route algorithms");
+  sub->add_number("--size", "BYTES", o->size, "Frame size with FCS", Range(64u, 1518u));
+  sub->add_number("--batch", "N", o->batch, "Packets per batch, a multiple of 4", Range(4, 4096));
   add_workers_option(*sub, o->workers);
   sub->add_flag("--shared-reader", o->shared,
                 "One reader feeds all workers, as in run; otherwise each has its own input");
-  sub->add_option("--seed", o->seed, "Seed of all generated data")->type_name("N")->capture_default_str();
-  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_soak)")->type_name("NAME");
+  sub->add_option("--seed", "N", o->seed, "Seed of all generated data")->capture_default_str();
+  sub->add_option("--name", "NAME", o->name, "Name of the measurement in the JSON (default bench_soak)");
   sub->add_option("--spoil", o->spoil, "")->check(OneOf{{"rules", "adjacencies", "lost"}})->group("");
 }
 

@@ -111,10 +111,7 @@ void add_bench_study(Command bench) {
       ->delimiter(',')
       ->type_name("NAME,...");
   sub->add_flag("--quick", o->quick, "Few cases and small inputs");
-  sub->add_option("--passes", o->passes, "How many times all cases are gone through")
-      ->check(Range(1u, 99u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--passes", "N", o->passes, "How many times all cases are gone through", Range(1u, 99u));
   add_vpp_option(*sub, *o);
   sub->add_flag("--list", o->list, "List the tables and their commands, and measure nothing");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");

@@ -570,22 +570,18 @@ void add_bench_wire(Command bench) {
   sub->add_option("--rx", o->rx, "Interface, or METHOD:DEVICE, to receive by")->required().type_name("IF");
   add_method_option(sub, o->method, "How both are opened");
   sub->add_option(
-         "--size", o->size,
-         fmt::format("Frame sizes with FCS, or imix (7:4:1 of 64, 570 and 1518); default: 64, with --search {}",
-                     kAllSizes))
-      ->type_name("BYTES,...");
+      "--size", "BYTES,...", o->size,
+      fmt::format("Frame sizes with FCS, or imix (7:4:1 of 64, 570 and 1518); default: 64, with --search {}",
+                  kAllSizes));
   sub->add_option(
-         "--imix", o->imix,
-         "What imix is instead: a letter for each frame, again and again (RFC 6985: a 64, b 128, c 256, d 512, "
-         "e 1024, f 1280, g 1518, h 2112, i 9000 bytes)")
-      ->type_name("GENOME");
+      "--imix", "GENOME", o->imix,
+      "What imix is instead: a letter for each frame, again and again (RFC 6985: a 64, b 128, c 256, d 512, "
+      "e 1024, f 1280, g 1518, h 2112, i 9000 bytes)");
   add_rate_option(sub, o->rate, "Packets or bits per second (default: as fast as the interface takes them)");
   Option search = sub->add_flag("--search", o->search,
                                 "Find the highest rate that loses no more than --loss, from --rate downwards");
-  sub->add_option("--duration", o->duration, "Seconds of each trial; frames still in flight are waited for, up to 2 s")
-      ->check(Range(0.01, 86400.0))
-      ->type_name("S")
-      ->capture_default_str();
+  sub->add_number("--duration", "S", o->duration,
+                  "Seconds of each trial; frames still in flight are waited for, up to 2 s", Range(0.01, 86400.0));
   sub->add_option("--loss", o->loss, "With --search: percentage of packets that may be lost")
       ->check(Range(0.0, 100.0))
       ->needs(search)
@@ -603,20 +599,16 @@ void add_bench_wire(Command bench) {
       ->check(Range(1u, 10'000u))
       ->needs(search)
       ->type_name("TESTS");
-  sub->add_option("--flows", o->flows, "Five-tuples that packets are drawn from")
-      ->check(Range(1u, 65'536u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--dst-mac", o->dst_mac, "Destination MAC address: the device's (default: that of --rx)")
-      ->type_name("MAC");
-  Option to = sub->add_option("--to", o->to, "IPv4 prefixes of the destinations; sources are of 198.18.0.0/16")
-                  ->type_name("PREFIX,...")
-                  ->capture_default_str();
+  sub->add_number("--flows", "N", o->flows, "Five-tuples that packets are drawn from", Range(1u, 65'536u));
+  sub->add_option("--dst-mac", "MAC", o->dst_mac, "Destination MAC address: the device's (default: that of --rx)");
+  Option to =
+      sub->add_option("--to", "PREFIX,...", o->to, "IPv4 prefixes of the destinations; sources are of 198.18.0.0/16")
+          ->capture_default_str();
   sub->add_option("--routes", o->routes, "Draw destinations from the IPv4 routes of these files")
       ->excludes(to)
       ->type_name("FILE[,FILE]");
   sub->add_flag("--latency", o->latency, "Also how long packets were on their way, by the stamps that they carry");
-  sub->add_option("--seed", o->seed, "Seed of the five-tuples")->type_name("N")->capture_default_str();
+  sub->add_option("--seed", "N", o->seed, "Seed of the five-tuples")->capture_default_str();
 }
 
 }  // namespace sluice::app

@@ -190,9 +190,9 @@ SoakInputs make_soak_inputs(const SoakOptions& o, const OpenDevices& devices, co
   made.routes = variants[0].destinations.size();
   made.pipeline = parse_pipeline(need(standard_graph_text(g)), "standard graph", {});
   for (uint32_t v = 0; v < kVariants; ++v) {
-    write_text(folder / "rules", variants[v].rules);
-    write_text(folder / "routes", variants[v].routes);
-    write_text(folder / "adjacencies", variants[v].adjacencies);
+    write_file(folder / "rules", variants[v].rules);
+    write_file(folder / "routes", variants[v].routes);
+    write_file(folder / "adjacencies", variants[v].adjacencies);
     load_pipeline_tables(*made.pipeline, {});
     made.tables[v] = std::move(made.pipeline->tables);
     made.pipeline->tables = {};

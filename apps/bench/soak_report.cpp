@@ -224,11 +224,7 @@ void check_soak_variants(const SoakInputs& inputs, Progress& progress) {
 Exit report_soak(const SoakOptions& o, const OpenDevices& devices, const SoakInputs& inputs, const SoakRun& run) {
   SoakEnd end = end_of(run);
   judge(o, devices, run, end);
-  if (json_output()) {
-    print_json(json_of(o, devices, inputs, run, end));
-  } else {
-    print_out(text_of(o, devices, inputs, run, end));
-  }
+  print_result(json_of(o, devices, inputs, run, end), text_of(o, devices, inputs, run, end));
   if (!end.wrong.empty()) return Exit::kCheckFailed;
   return interrupted().load() ? Exit::kInterrupted : Exit::kOk;
 }

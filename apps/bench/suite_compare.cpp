@@ -187,8 +187,7 @@ std::string not_judged(const std::string& name, const ComparedRow& a, const Comp
   return "";
 }
 
-Exit bench_compare(const CompareOptions& o) {
-  LoadedReport a = load_report(o.a), b = load_report(o.b);
+void warn_of_reports(const CompareOptions& o, const LoadedReport& a, const LoadedReport& b) {
   const auto same = [](const char* key, const Json& x, const Json& y) {
     return x.value(key, Json(nullptr)) == y.value(key, Json(nullptr));
   };
@@ -205,15 +204,20 @@ Exit bench_compare(const CompareOptions& o) {
       warn(fmt::format("{} has no measurements of the machine itself: what the machine did is taken for the program's",
                        *file));
   }
-  struct Line {
-    std::string name, reason;  // of one that is not judged
-    MachineChange machine;
-  };
-  std::vector<Line> lines;
-  std::vector<PairedRow> pairs;
+}
+
+struct CompareLine {
+  std::string name, reason;  // of one that is not judged
+  MachineChange machine;
+};
+
+// The rows of both reports; `pairs`: those that are judged. Ends with kBadInput where there are none.
+std::vector<CompareLine> pair_rows(const CompareOptions& o, LoadedReport& a, const LoadedReport& b,
+                                   std::vector<PairedRow>& pairs) {
+  std::vector<CompareLine> lines;
   for (const std::string& name : a.order) {
     const auto other = b.rows.find(name);
-    Line& line = lines.emplace_back(Line{name, "only in A", {}});
+    CompareLine& line = lines.emplace_back(CompareLine{name, "only in A", {}});
     if (other == b.rows.end()) continue;
     const ComparedRow &x = a.rows[name], &y = other->second;
     line.reason = not_judged(name, x, y);
@@ -226,17 +230,25 @@ Exit bench_compare(const CompareOptions& o) {
     if (!a.rows.contains(name)) lines.push_back({name, "only in B", {}});
   if (pairs.empty()) {
     std::string why = "there is no row";
-    for (const Line& line : lines)
+    for (const CompareLine& line : lines)
       if (!line.reason.empty() && line.reason != "the machine itself") why = line.reason;
     fail(Exit::kBadInput, fmt::format("{} and {}: no row can be judged: {}", o.a, o.b, why),
          "compare two reports of the same suites, each of 2 passes or more");
   }
+  return lines;
+}
+
+Exit bench_compare(const CompareOptions& o) {
+  LoadedReport a = load_report(o.a), b = load_report(o.b);
+  warn_of_reports(o, a, b);
+  std::vector<PairedRow> pairs;
+  const std::vector<CompareLine> lines = pair_rows(o, a, b, pairs);
   const std::vector<Judged> judged = judge(pairs, -std::log(1 - o.threshold));
   TextTable table({"row", "unit", "A", "B", "ratio", "95 % interval", "machine", "verdict"});
   Json rows = Json::array();
   std::map<Verdict, size_t> counts;
   size_t next = 0;
-  for (const Line& line : lines) {
+  for (const CompareLine& line : lines) {
     if (!line.reason.empty()) {
       rows.push_back({{"row", line.name}, {"verdict", line.reason}});
       table.add({line.name, "-", "-", "-", "-", "-", "-", line.reason});
@@ -312,12 +324,9 @@ void add_bench_compare(Command bench) {
       "told apart, is no regression. Ends with 5 where there is a regression",
       "sluice bench compare before after\nsluice bench compare before/report.json after/report.json --threshold 0.1",
       [o] { return bench_compare(*o); });
-  sub->add_option("A", o->a, "Report, or its folder: before")->required()->type_name("A");
-  sub->add_option("B", o->b, "Report, or its folder: after")->required()->type_name("B");
-  sub->add_option("--threshold", o->threshold, "What part slower is no regression yet")
-      ->check(Range(0.0, 0.99))
-      ->type_name("PART")
-      ->capture_default_str();
+  sub->add_option("A", "A", o->a, "Report, or its folder: before")->required();
+  sub->add_option("B", "B", o->b, "Report, or its folder: after")->required();
+  sub->add_number("--threshold", "PART", o->threshold, "What part slower is no regression yet", Range(0.0, 0.99));
 }
 
 }  // namespace sluice::app

@@ -296,7 +296,7 @@ class SuiteRun {
     document["cpu_cores"] = ended.cpu_s / child_s;
     if (energy_after) document["cpu_watts"] = rapl_.joules(*energy, *energy_after) / child_s;
     if (std::none_of(rows.begin(), rows.end(), is_refused))
-      write_text(kept_file(o_.out, m.c, pass), document.dump(1) + "\n");
+      write_file(kept_file(o_.out, m.c, pass), document.dump(1) + "\n");
     else
       say_refused(m.c, rows);
     m.passes.emplace(pass, std::move(document));
@@ -391,9 +391,9 @@ Exit bench_suite(SuiteOptions o) {
   if (o.out == "-") fail(Exit::kUsage, "-o: the report is a folder and cannot be '-'", "sluice-bench suite -o report");
   const Stopwatch watch;
   const SuiteReport made = run_suite(o, std::move(cases));
-  write_text(o.out + "/report.json", made.json.dump(1) + "\n");
-  write_text(o.out + "/report.csv", suite_csv(made.json));
-  write_text(o.out + "/report.html", suite_html(made.json));
+  write_file(o.out + "/report.json", made.json.dump(1) + "\n");
+  write_file(o.out + "/report.csv", suite_csv(made.json));
+  write_file(o.out + "/report.html", suite_html(made.json));
   const size_t rows = made.json["rows"].size();
   print_out(
       fmt::format("{}/report.html, .csv, .json: {} rows of {} cases in {} passes ({} kept from before, {} not measured "
@@ -430,10 +430,9 @@ SuiteReport run_suite(const SuiteOptions& o, std::vector<SuiteCase> cases) {
 }
 
 void add_vpp_option(Command sub, SuiteOptions& o) {
-  sub.add_option("--vpp", o.vpp,
+  sub.add_option("--vpp", "DIR", o.vpp,
                  "The build folder of the VPP plug-in (integrations/vpp), to measure it in VPP beside VPP's acl-plugin "
-                 "(default: SLUICE_VPP_PLUGIN of the environment)")
-      ->type_name("DIR");
+                 "(default: SLUICE_VPP_PLUGIN of the environment)");
 }
 
 void add_bench_suite(Command bench) {
@@ -446,17 +445,16 @@ void add_bench_suite(Command bench) {
       "sluice bench suite --quick -o report\nsluice bench suite --only classbench,data-plane/shaper -o report\nsluice "
       "bench suite --list",
       [o] { return bench_suite(*o); });
-  sub->add_option("-o,--out", o->out, "Folder of the report and of the finished cases (cases/)")->type_name("DIR");
+  sub->add_option("-o,--out", "DIR", o->out, "Folder of the report and of the finished cases (cases/)");
   sub->add_flag("--quick", o->quick,
                 "Few cases and small inputs: nine minutes at most, on a busy machine with fewer passes; one case takes "
                 "90 seconds at most");
   sub->add_option(
-         "--passes", o->passes,
+         "--passes", "N", o->passes,
          fmt::format("How many times all cases are gone through: a case's values are minutes apart (default {}, "
                      "with --quick {})",
                      kPasses, kQuickPasses))
-      ->check(Range(1u, kMostPasses))
-      ->type_name("N");
+      ->check(Range(1u, kMostPasses));
   sub->add_option("--only", o->only, "Suites, or single cases as SUITE/CASE, comma-separated")
       ->delimiter(',')
       ->type_name("NAME,...");

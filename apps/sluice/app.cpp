@@ -130,10 +130,9 @@ void complete_subcommand(Command sub, const std::string& group, const std::strin
   sub.group(group);
   AppState& state = app_state();
   sub->add_flag("-q,--quiet", state.quiet, "No progress or notes on stderr; errors are still printed");
-  sub->add_option("--user", state.user,
+  sub->add_option("--user", "NAME", state.user,
                   "Run as this user (needs root): switch before any file is opened, so that output directories must be "
-                  "writable by it")
-      ->type_name("NAME");
+                  "writable by it");
   std::string footer = "Examples:\n";
   for (size_t at = 0; at < examples.size();) {
     const size_t end = std::min(examples.find('\n', at), examples.size());
@@ -154,9 +153,8 @@ void complete_subcommand(Command sub, const std::string& group, const std::strin
 Command add_subcommand(Command root, const std::string& name, const std::string& group, const std::string& summary,
                        const std::string& examples, std::function<Exit()> run) {
   Command sub = root.add_subcommand(name, summary);
-  sub->add_option("-o,--output", app_state().format, "Format of results on stdout: table or json")
-      ->check(OneOf{{"table", "json"}})
-      ->type_name("FORMAT");
+  sub->add_option("-o,--output", "FORMAT", app_state().format, "Format of results on stdout: table or json")
+      ->check(OneOf{{"table", "json"}});
   complete_subcommand(sub, group, examples, std::move(run));
   return sub;
 }
@@ -190,6 +188,10 @@ void print_out(std::string_view text) {
 }
 void print_json(const Json& json) {
   print_out(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+void print_result(const Json& json, std::string_view text) {
+  if (json_output()) return print_json(json);
+  print_out(text);
 }
 void print_report(std::string_view text, const std::vector<std::string>& outputs) {
   const bool taken = std::any_of(outputs.begin(), outputs.end(), [](const std::string& path) {
@@ -268,6 +270,11 @@ void stop_if_interrupted() {
   if (g_interrupted.load(std::memory_order_relaxed)) fail(Exit::kInterrupted, "interrupted");
 }
 
+void write_file(const std::string& path, std::string_view text) {
+  AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
+  file.write(text);
+  need(file.commit(), Exit::kIo);
+}
 RunFiles command_files() {
   RunFiles files;
   if (json_output()) files.output("-o json", "-");
@@ -301,10 +308,7 @@ Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Er
 }
 
 void add_workers_option(Command sub, unsigned& workers) {
-  sub.add_option("--workers", workers, "Worker threads, 1 to 256")
-      ->check(Range(1, 256))
-      ->type_name("N")
-      ->capture_default_str();
+  sub.add_number("--workers", "N", workers, "Worker threads, 1 to 256", Range(1, 256));
 }
 TemporaryFolder::TemporaryFolder(const std::string& name, const std::string& help) {
   const char* given = std::getenv("TMPDIR");

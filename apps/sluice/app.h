@@ -92,6 +92,8 @@ void add_help(Command root);
 // Prints to stdout. Errors end the program.
 void print_out(std::string_view text);
 void print_json(const Json& json);
+// Whichever -o asks for.
+void print_result(const Json& json, std::string_view text);
 // The report of a run for people: on stdout, or on stderr where one of the outputs is stdout.
 void print_report(std::string_view text, const std::vector<std::string>& outputs);
 // A note for people, on stderr; nothing with --quiet.
@@ -156,6 +158,8 @@ void restore_when_killed(void (*restore)());
 
 // --- outputs ---
 
+// The whole of a file. Ends with kIo where it cannot be written.
+void write_file(const std::string& path, std::string_view text);
 // The files of a command, before it names any: standard output, where -o json puts an object there.
 RunFiles command_files();
 // Ends with kUsage where an output of the command line is another of its files, too, or two things want standard

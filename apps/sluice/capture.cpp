@@ -125,7 +125,7 @@ Exit capture(const AskedFor& asked, const CaptureOut& flags) {
 
 std::function<Exit()> add_capture_options(Command sub, const AskedFor& asked) {
   auto out = std::make_shared<CaptureOut>();
-  sub.add_option("--out", out->out, "The file ('-': stdout)")->required()->type_name("PCAPNG");
+  sub.add_option("--out", "PCAPNG", out->out, "The file ('-': stdout)")->required();
   sub.add_option("--ring-size", out->ring_bytes,
                  "Go on with a new file, NAME_00001.pcapng and so on, when one has this size")
       ->as_size()
@@ -135,9 +135,8 @@ std::function<Exit()> add_capture_options(Command sub, const AskedFor& asked) {
       ->check(Range(uint64_t{1}, uint64_t{1'000'000'000}))
       ->as_duration()
       ->type_name("SECONDS");
-  sub.add_option("--ring-files", out->ring_files, "Keep the newest N files (default: all)")
-      ->check(Range(uint64_t{1}, uint64_t{1'000'000}))
-      ->type_name("N");
+  sub.add_option("--ring-files", "N", out->ring_files, "Keep the newest N files (default: all)")
+      ->check(Range(uint64_t{1}, uint64_t{1'000'000}));
   return [out, &asked] { return capture(asked, *out); };
 }
 

@@ -74,6 +74,50 @@ CheckOptions options_in(const std::string& file, Wrong& wrong) {
   return o;
 }
 
+// Opens them all. Returns those that cannot be read.
+std::set<std::string> open_each(const NamedInputs& named, InputSet& inputs, Wrong& wrong) {
+  std::set<std::string> closed;
+  for (const auto& [option, path] : named) {
+    if (path.empty()) continue;
+    if (auto opened = inputs.open(path); !opened) {
+      closed.insert(path);
+      wrong.look([&] { fail(Exit::kIo, std::move(opened).error()); });
+    }
+  }
+  return closed;
+}
+
+void check_adjacencies(const std::vector<std::string>& files, InputSet& inputs) {
+  // One table, as a run reads them.
+  std::string lines;
+  std::vector<std::string> names;
+  for (const std::string& one : files) {
+    InputFile input = need(inputs.take(one), Exit::kIo);
+    if (need(Image::is_next(input))) {
+      (void)need(Image::read(input, ImageKind::kAdjacency));
+      continue;
+    }
+    names.push_back(input.name());
+    lines += need(input.table());
+    if (!lines.empty() && lines.back() != '\n') lines += '\n';
+  }
+  (void)need(parse_next_hops(lines, fmt::format("{}", fmt::join(names, "+"))));
+}
+
+// Returns what there is to say.
+std::string check_graph_file(const std::string& file, Defines& defines, Json& json) {
+  if (file.empty()) fail(Exit::kUsage, "no configuration is given");
+  std::string configuration = read_configuration(file, defines);
+  const auto pipeline = load_pipeline(parse_text(std::move(configuration), title_of(file), defines), defines, {}, false,
+                                      false, Scheduled::kAllowed);
+  json["elements"] = pipeline->router.elements.size();
+  json["warnings"] = pipeline->router.warnings.size();
+  json["tables"] = Json::array();
+  for (const TableLoad& load : pipeline->table_report.loads) json["tables"].push_back(to_json(load));
+  return fmt::format("{}: {}, {}, no errors\n", file, counted(pipeline->router.elements.size(), "element"),
+                     counted(pipeline->table_report.loads.size(), "table"));
+}
+
 Exit check_named(const CheckOptions& o, Wrong& wrong);
 Exit check_config(const std::string& file);
 
@@ -110,14 +154,7 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
     wrong.end();
   }
   InputSet inputs;
-  std::set<std::string> closed;  // that cannot be read
-  for (const auto& [option, path] : named) {
-    if (path.empty()) continue;
-    if (auto opened = inputs.open(path); !opened) {
-      closed.insert(path);
-      wrong.look([&] { fail(Exit::kIo, std::move(opened).error()); });
-    }
-  }
+  const std::set<std::string> closed = open_each(named, inputs, wrong);
   std::erase_if(route_files, [&](const std::string& one) { return closed.contains(path_of_route_file(one)); });
   std::erase_if(adjacency_files, [&](const std::string& one) { return closed.contains(one); });
   for (const auto& [option, path] : all) {
@@ -143,20 +180,7 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
     });
   if (!adjacency_files.empty())
     wrong.look([&] {
-      // One table, as a run reads them.
-      std::string lines;
-      std::vector<std::string> names;
-      for (const std::string& one : adjacency_files) {
-        InputFile input = need(inputs.take(one), Exit::kIo);
-        if (need(Image::is_next(input))) {
-          (void)need(Image::read(input, ImageKind::kAdjacency));
-          continue;
-        }
-        names.push_back(input.name());
-        lines += need(input.table());
-        if (!lines.empty() && lines.back() != '\n') lines += '\n';
-      }
-      (void)need(parse_next_hops(lines, fmt::format("{}", fmt::join(names, "+"))));
+      check_adjacencies(adjacency_files, inputs);
       text += fmt::format("{}: no errors\n", o.adjacencies);
     });
   for (const auto& [kind, list] : o.lists) {
@@ -175,25 +199,9 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
       json["classes"] = model.classes.size();
       text += fmt::format("{}: {}, no errors\n", o.qos, counted(model.classes.size(), "class"));
     });
-  if (!o.words.empty())
-    wrong.look([&] {
-      if (file.empty()) fail(Exit::kUsage, "no configuration is given");
-      std::string configuration = read_configuration(file, defines);
-      const auto pipeline = load_pipeline(parse_text(std::move(configuration), title_of(file), defines), defines, {},
-                                          false, false, Scheduled::kAllowed);
-      json["elements"] = pipeline->router.elements.size();
-      json["warnings"] = pipeline->router.warnings.size();
-      json["tables"] = Json::array();
-      for (const TableLoad& load : pipeline->table_report.loads) json["tables"].push_back(to_json(load));
-      text += fmt::format("{}: {}, {}, no errors\n", file, counted(pipeline->router.elements.size(), "element"),
-                          counted(pipeline->table_report.loads.size(), "table"));
-    });
+  if (!o.words.empty()) wrong.look([&] { text += check_graph_file(file, defines, json); });
   wrong.end();
-  if (json_output()) {
-    print_json(json);
-  } else {
-    print_out(text);
-  }
+  print_result(json, text);
   return Exit::kOk;
 }
 
@@ -218,20 +226,18 @@ void add_check(Command root) {
       "--routes rib4.txt,rib6.txt -o "
       "json",
       [o] { return check(*o); });
-  sub->add_option("configuration", o->words,
-                  "A Click file ('-': stdin) and NAME=VALUE for its variables, or a TOML file of run's --config")
-      ->type_name("FILE [NAME=VALUE...]");
+  sub->add_option("configuration", "FILE [NAME=VALUE...]", o->words,
+                  "A Click file ('-': stdin) and NAME=VALUE for its variables, or a TOML file of run's --config");
   add_map_option(*sub, o->maps);
-  sub->add_option("--rules", o->rules, "Rule file or image")->type_name("FILE");
+  sub->add_option("--rules", "FILE", o->rules, "Rule file or image");
   add_format_option(*sub, o->format);
   sub->add_flag("--shadowed", o->shadowed,
                 "Also report unneeded rules of --rules: those that no packet reaches, and those whose removal changes "
                 "no verdict");
-  sub->add_option("--default", o->policy,
+  sub->add_option("--default", "ACTION", o->policy,
                   "With --shadowed: action for packets that no rule matches: deny or permit (default: unknown)")
-      ->check(OneOf{{"deny", "permit"}})
-      ->type_name("ACTION");
-  sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
+      ->check(OneOf{{"deny", "permit"}});
+  sub->add_option("--routes", "FILE[,FILE]", o->routes, "Route files or an image");
   add_list_options(*sub, o->lists);
 }
 

@@ -3,11 +3,10 @@
 #include <charconv>
 
 #include "app.h"
-#include "confine.h"
-#include "control/json.h"
 #include "control/key_text.h"
 #include "devices.h"
 #include "inputs.h"
+#include "lookup_results.h"
 
 namespace sluice::app {
 namespace {
@@ -32,19 +31,64 @@ std::pair<std::string, std::string> rule_words(const LoadedAcl& acl, uint32_t ru
           place};
 }
 
+void classify_on_host(const LoadedAcl& acl, unsigned workers, const std::vector<FlowKey>& keys,
+                      std::vector<uint32_t>& found) {
+  in_parallel(workers, keys.size(), [&](size_t begin, size_t end) {
+    const FlowKey* burst[kAclBurst];
+    uint32_t rules[kAclBurst];
+    uint32_t where[kAclBurst];
+    size_t n = 0;
+    auto flush = [&] {
+      acl.view.lookup_burst(burst, rules, n);
+      for (size_t i = 0; i < n; ++i) found[where[i]] = rules[i];
+      n = 0;
+    };
+    for (size_t i = begin; i < end; ++i) {
+      if (keys[i].family == 0) continue;  // not IP: no rule
+      burst[n] = &keys[i];
+      where[n++] = static_cast<uint32_t>(i);
+      if (n == kAclBurst) flush();
+    }
+    if (n != 0) flush();
+  });
+}
+
+void add_rule(LookupResults& results, uint32_t rule) {
+  if (results.inside) {
+    results.list.push_back(rule);
+    return;
+  }
+  char digits[12];
+  char* end = std::to_chars(digits, digits + sizeof digits, rule).ptr;
+  *end++ = '\n';
+  results.lines.append(digits, end);
+}
+
+// With --explain-all. `number`: of the packet, from 1.
+void add_explained(LookupResults& results, const LoadedAcl& acl, uint64_t number, const FlowKey& key, uint32_t rule) {
+  const auto [action, place] = rule_words(acl, rule);
+  if (!results.inside) {
+    results.lines += fmt::format("{}\t{}\t{}\t{}\n", number, five_tuple(key), action, place);
+    return;
+  }
+  results.list.push_back({{"number", number}, {"packet", five_tuple(key)}, {"action", action}, {"rule", rule}});
+  if (rule != 0 && acl.source.line(rule) != 0) {
+    results.list.back()["file"] = acl.source.file(rule);
+    results.list.back()["line"] = acl.source.line(rule);
+  }
+}
+
 Exit classify(const ClassifyFlags& o) {
   exactly_one(!o.trace.empty(), !o.capture.empty(), "--trace or --in");
-  // -o json without --out puts the results into the object; else they are lines.
-  const bool inside = json_output() && o.out.empty();
+  LookupResults results(o.out);
   RunFiles files = command_files();
   files.input("--rules", o.rules);
   files.input("--trace", o.trace);
   files.input("--in", o.capture);
-  if (!inside) output_file(files, o.out);
+  results.declare(files);
   check_files(files);
   check_acl_algorithm(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
-  const std::string& device = devices.label;
   InputSet inputs = open_inputs({{"--rules", o.rules}, {"--trace", o.trace}, {"--in", o.capture}});
   const LoadedAcl acl = load_acl(inputs, o.rules, o.format, o.algorithm, table_target(devices));
   auto source = o.trace.empty() ? open_capture_keys(inputs, o.capture) : open_trace(inputs, o.trace);
@@ -59,21 +103,11 @@ Exit classify(const ClassifyFlags& o) {
 
   for (const std::string& included : acl.set.files) files.input("--rules", included);
   check_files(files);
-  const EndsInOrder in_order;
-  AtomicFile file;
-  if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
-  // What is left to read is open.
-  if (devices.label == "cpu" || devices.label.starts_with("emu")) {
-    refuse_calls();
-    refuse_files({}, {o.out});
-  }
-  Json results = Json::array();
-
+  results.begin(devices.label);
   uint64_t packets = 0, matched = 0;
   double seconds = 0;
   std::vector<FlowKey> keys;
   std::vector<uint32_t> found;
-  std::string lines;
   Progress progress("classifying");
   // A signal is looked for between blocks, so that slow lookups get small ones.
   size_t block = std::min<size_t>(kKeyBlock, 1024);
@@ -86,90 +120,43 @@ Exit classify(const ClassifyFlags& o) {
       // What is not IP has no rule.
       for (size_t i = 0; i < keys.size(); ++i) found[i] = keys[i].family == 0 ? 0 : results_of[i].rule;
     } else {
-      in_parallel(o.workers, keys.size(), [&](size_t begin, size_t end) {
-        const FlowKey* burst[kAclBurst];
-        uint32_t rules[kAclBurst];
-        uint32_t where[kAclBurst];
-        size_t n = 0;
-        auto flush = [&] {
-          acl.view.lookup_burst(burst, rules, n);
-          for (size_t i = 0; i < n; ++i) found[where[i]] = rules[i];
-          n = 0;
-        };
-        for (size_t i = begin; i < end; ++i) {
-          if (keys[i].family == 0) continue;  // not IP: no rule
-          burst[n] = &keys[i];
-          where[n++] = static_cast<uint32_t>(i);
-          if (n == kAclBurst) flush();
-        }
-        if (n != 0) flush();
-      });
+      classify_on_host(acl, o.workers, keys, found);
     }
     const double took = lookup.seconds();
     block = std::clamp<size_t>(took > 0.1 ? block / 4 : took < 0.02 ? block * 4 : block, 16, kKeyBlock);
     seconds += took;
-    packets += keys.size();
-    lines.clear();
     for (size_t i = 0; i < found.size(); ++i) {
-      const uint32_t rule = found[i];
-      matched += rule != 0 ? 1 : 0;
+      matched += found[i] != 0 ? 1 : 0;
       if (o.explain) {
-        const uint64_t number = packets - found.size() + i + 1;
-        const auto [action, place] = rule_words(acl, rule);
-        if (inside) {
-          results.push_back({{"number", number}, {"packet", five_tuple(keys[i])}, {"action", action}, {"rule", rule}});
-          if (rule != 0 && acl.source.line(rule) != 0) {
-            results.back()["file"] = acl.source.file(rule);
-            results.back()["line"] = acl.source.line(rule);
-          }
-        } else {
-          lines += fmt::format("{}\t{}\t{}\t{}\n", number, five_tuple(keys[i]), action, place);
-        }
-        continue;
+        add_explained(results, acl, packets + i + 1, keys[i], found[i]);
+      } else {
+        add_rule(results, found[i]);
       }
-      if (inside) {
-        results.push_back(rule);
-        continue;
-      }
-      char digits[12];
-      char* end = std::to_chars(digits, digits + sizeof digits, rule).ptr;
-      *end++ = '\n';
-      lines.append(digits, end);
     }
-    if (!inside) {
-      file.write(lines);
-      if (!file.ok()) break;
-    }
+    packets += keys.size();
+    if (!results.write()) break;
     progress.update(packets);
     if (interrupted().load(std::memory_order_relaxed)) break;
   }
   progress.clear();
   const bool partial = source->damage || (interrupted().load() && !source->ended);
-  const Ending ending = partial ? Ending::kPartial : Ending::kWhole;
-  const std::string place = inside ? std::string() : file.path_of(ending);
-  if (!inside) need(file.commit(ending), Exit::kIo);
   const double rate = seconds > 0 ? static_cast<double>(packets) / seconds : 0;
-  if (json_output()) {
-    Json json{{"packets", packets},
-              {"matched", matched},
-              {"seconds", seconds},
-              {"packets_per_second", rate},
-              {"algorithm", acl.algorithm},
-              {"device", device},
-              {"workers", o.workers},
-              {"rules", acl.count},
-              {"format", acl.format},
-              {"parse_seconds", acl.parse_seconds},
-              {"build_seconds", acl.build_seconds},
-              {"partial", partial}};
-    if (inside) json["results"] = std::move(results);
-    print_json(json);
-  } else {
-    note(fmt::format("{}, {} matched, {} ({}), {}, {} on {}", counted(packets, "packet"), with_commas(matched),
-                     human_seconds(seconds), human_rate(rate, "packets"), counted(acl.count, "rule"), acl.algorithm,
-                     device));
-  }
-  return partial ? end_partial({place}, source->damage) : Exit::kOk;
+  return results.end(partial, source->damage,
+                     {{"packets", packets},
+                      {"matched", matched},
+                      {"seconds", seconds},
+                      {"packets_per_second", rate},
+                      {"algorithm", acl.algorithm},
+                      {"device", devices.label},
+                      {"workers", o.workers},
+                      {"rules", acl.count},
+                      {"format", acl.format},
+                      {"parse_seconds", acl.parse_seconds},
+                      {"build_seconds", acl.build_seconds},
+                      {"partial", partial}},
+                     fmt::format("{}, {} matched, {} ({}), {}, {} on {}", counted(packets, "packet"),
+                                 with_commas(matched), human_seconds(seconds), human_rate(rate, "packets"),
+                                 counted(acl.count, "rule"), acl.algorithm, devices.label));
 }
 
 }  // namespace
@@ -186,17 +173,15 @@ void add_classify(Command root) {
                      "sluice classify --rules edge.acl --in traffic.pcap --explain-all\n"
                      "sluice classify --rules edge.img --trace - -o json < trace.txt",
                      [o] { return classify(*o); });
-  sub->add_option("--rules", o->rules,
+  sub->add_option("--rules", "FILE", o->rules,
                   "Rule file of any format, plain or compressed, or an image from `sluice compile`")
-      ->required()
-      ->type_name("FILE");
+      ->required();
   add_acl_options(*sub, o->format, o->algorithm);
   sub->add_option(
-         "--trace", o->trace,
-         "ClassBench trace: sip dip sport dport proto [[word] rule], in decimal; the flags are the upper half of word")
-      ->type_name("FILE");
-  sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or compressed")->type_name("PCAP");
-  sub->add_option("--out", o->out, "Output file (default: stdout), created when complete")->type_name("FILE");
+      "--trace", "FILE", o->trace,
+      "ClassBench trace: sip dip sport dport proto [[word] rule], in decimal; the flags are the upper half of word");
+  sub->add_option("--in", "PCAP", o->capture, "Capture: pcap or pcapng, plain or compressed");
+  sub->add_option("--out", "FILE", o->out, "Output file (default: stdout), created when complete");
   sub->add_flag("--explain-all", o->explain,
                 "Longer lines, tab-separated: packet number, five-tuple, action, rule with file and line; '-' if a "
                 "frame is not IP or no rule matches");

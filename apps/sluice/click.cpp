@@ -192,12 +192,6 @@ class ScriptSignals {
   std::vector<int> taken_;
 };
 
-void write_graph(const std::string& to, const std::string& text) {
-  AtomicFile file = need(AtomicFile::create(to), Exit::kIo);
-  file.write(text);
-  need(file.commit(), Exit::kIo);
-}
-
 Exit read_handlers(const ClickFlags& flags, Engine& engine) {
   Exit code = Exit::kOk;
   for (const std::string& handler : flags.handlers) {
@@ -233,7 +227,7 @@ int click_main(int argc, char** argv) {
   const std::string name = flags.has_expression ? "config" : file == "-" ? "standard input" : file;
   const auto pipeline =
       load_pipeline(parse_text(std::move(text), name, defines), defines, {}, false, false, Scheduled::kAlways);
-  if (!flags.graph_to.empty()) write_graph(flags.graph_to, print_click(pipeline->graph));
+  if (!flags.graph_to.empty()) write_file(flags.graph_to, print_click(pipeline->graph));
   if (flags.quit && flags.handlers.empty()) return 0;
 
   RunOptions options;

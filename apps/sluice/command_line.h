@@ -89,7 +89,31 @@ class Command {
   // outlives the command line. Numbers are decimal; what does not fit is an error.
   template <typename T>
   Option add_option(const std::string& name, T& value, const std::string& help);
+  // `type`: what stands for the value in the help.
+  template <typename T>
+  Option add_option(const std::string& name, const std::string& type, T& value, const std::string& help) {
+    return add_option(name, value, help)->type_name(type);
+  }
   Option add_flag(const std::string& name, bool& value, const std::string& help);
+  // The two usual kinds of options with a default, which --help shows: a number of a range, and one of some words.
+  template <typename T>
+  Option add_number(const std::string& name, const std::string& type, T& value, const std::string& help,
+                    const Range& range) {
+    return add_option(name, type, value, help)->check(range).capture_default_str();
+  }
+  Option add_word(const std::string& name, const std::string& type, std::string& value, const std::string& help,
+                  const std::vector<std::string>& words) {
+    return add_option(name, type, value, help)->check(OneOf{words}).capture_default_str();
+  }
+  // Several of them, comma-separated.
+  Option add_numbers(const std::string& name, const std::string& type, std::vector<uint32_t>& values,
+                     const std::string& help, const Range& range) {
+    return add_option(name, type, values, help)->delimiter(',').check(range).capture_default_str();
+  }
+  Option add_words(const std::string& name, const std::string& type, std::vector<std::string>& values,
+                   const std::string& help, const std::vector<std::string>& words) {
+    return add_option(name, type, values, help)->delimiter(',').check(OneOf{words}).capture_default_str();
+  }
   Command add_subcommand(const std::string& name, const std::string& summary);
   Command& require_subcommand(int count);
   Command& group(const std::string& name);

@@ -1,11 +1,10 @@
 // sluice compile: tables to image files.  sluice tables: what is in them.
 // host only
 #include <cstdio>
-#include <cstring>
-#include <span>
 
 #include "app.h"
 #include "control/json.h"
+#include "elements/tables.h"
 #include "formats/adjacency_text.h"
 #include "formats/rule_files.h"
 #include "inputs.h"
@@ -35,9 +34,8 @@ std::pair<const TableKind*, std::string> list_of(const CompileOptions& o) {
   return found;
 }
 
-Exit compile(const CompileOptions& o) {
-  const auto [list, list_file] = list_of(o);
-  if (o.acl.empty() && o.routes.empty() && list == nullptr) fail(Exit::kUsage, "--acl or --routes is missing");
+void check_compile_options(const CompileOptions& o, bool list) {
+  if (o.acl.empty() && o.routes.empty() && !list) fail(Exit::kUsage, "--acl or --routes is missing");
   if (!o.acl.empty() && !o.routes.empty())
     fail(Exit::kUsage, "--acl and --routes cannot be given together",
          "one image holds one table: run the command twice");
@@ -45,6 +43,61 @@ Exit compile(const CompileOptions& o) {
     fail(Exit::kUsage, "--adjacencies needs --routes", "next hops are numbered by the route table");
   if (!o.algorithm.empty() && !o.adjacencies.empty()) fail(Exit::kUsage, "--algorithm does not apply to --adjacencies");
   if (o.out == "-") fail(Exit::kUsage, "--out: an image is written to a file, not to stdout");
+}
+
+struct CompiledTable {
+  std::string what, algorithm, entry;
+  uint64_t entries;
+  double parse_seconds, build_seconds;
+  std::shared_ptr<const Image> image;
+};
+
+CompiledTable compile_list(const TableKind& list, const std::string& path, InputSet& inputs) {
+  const Stopwatch parse;
+  InputFile file = need(inputs.take(path), Exit::kIo);
+  const std::vector<std::string> lines = need(read_list(list, file));
+  const double parse_seconds = parse.seconds();
+  const Stopwatch build;
+  auto image = std::make_shared<const Image>(need(build_list(list, lines)));
+  return {list.name, "", list.entry, lines.size(), parse_seconds, build.seconds(), std::move(image)};
+}
+
+// `files` learns what the rules include.
+CompiledTable compile_acl(const CompileOptions& o, InputSet& inputs, RunFiles& files) {
+  check_acl_algorithm(o.algorithm);
+  const LoadedAcl acl = load_acl(inputs, o.acl, o.format, o.algorithm);
+  for (const std::string& included : acl.set.files) files.input("--acl", included);
+  return {"acl", acl.algorithm, "rule", acl.count, acl.parse_seconds, acl.build_seconds, acl.image};
+}
+
+CompiledTable compile_routes(const CompileOptions& o, InputSet& inputs, const std::vector<std::string>& files) {
+  check_lpm_algorithms(o.algorithm);
+  const LoadedRoutes routes = load_routes(inputs, files, o.algorithm);
+  return {"routes",
+          routes.algorithm4 + "," + routes.algorithm6,
+          "route",
+          routes.rib.size(),
+          routes.parse_seconds,
+          routes.build_seconds,
+          routes.image};
+}
+
+CompiledTable compile_adjacencies(const CompileOptions& o, InputSet& inputs, const std::vector<std::string>& routes) {
+  const Stopwatch parse;
+  InputFile file = need(inputs.take(o.adjacencies), Exit::kIo);
+  const std::string text = need(file.table());
+  const Rib rib = read_routes(inputs, routes, nullptr);
+  const AdjacencyModel model = need(parse_adjacencies(text, file.name(), rib));
+  print_warnings(model.warnings);
+  const double parse_seconds = parse.seconds();
+  const Stopwatch build;
+  auto image = std::make_shared<const Image>(need(build_adjacencies(model)));
+  return {"adjacencies", "", "next hop", model.next_hop_count(), parse_seconds, build.seconds(), std::move(image)};
+}
+
+Exit compile(const CompileOptions& o) {
+  const auto [list, list_file] = list_of(o);
+  check_compile_options(o, list != nullptr);
   RunFiles files = command_files();
   files.input("--acl", o.acl);
   for (const std::string& file : split_route_files(o.routes)) files.input("--routes", path_of_route_file(file));
@@ -52,11 +105,6 @@ Exit compile(const CompileOptions& o) {
   if (list != nullptr) files.input("--" + list->option, list_file);
   files.output("--out", o.out);
   check_files(files);
-  Json json;
-  double parse_seconds = 0, build_seconds = 0;
-  uint64_t entries = 0;
-  std::string what, algorithm, entry;
-  std::shared_ptr<const Image> image;
   const std::vector<std::string> route_files = split_route_files(o.routes);
   NamedInputs named = {{"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
   if (list != nullptr) named.emplace_back("--" + list->option, list_file);
@@ -68,69 +116,26 @@ Exit compile(const CompileOptions& o) {
       fail(Exit::kBadInput, fmt::format("{}: this is a compiled image already", file->name()),
            "give the file it was compiled from");
   }
-  if (list != nullptr) {
-    const Stopwatch parse;
-    InputFile file = need(inputs.take(list_file), Exit::kIo);
-    const std::vector<std::string> lines = need(read_list(*list, file));
-    parse_seconds = parse.seconds();
-    const Stopwatch build;
-    image = std::make_shared<const Image>(need(build_list(*list, lines)));
-    build_seconds = build.seconds();
-    what = list->name;
-    entries = lines.size();
-    entry = list->entry;
-  } else if (!o.acl.empty()) {
-    check_acl_algorithm(o.algorithm);
-    const LoadedAcl acl = load_acl(inputs, o.acl, o.format, o.algorithm);
-    what = "acl";
-    algorithm = acl.algorithm;
-    entries = acl.count;
-    entry = "rule";
-    parse_seconds = acl.parse_seconds;
-    build_seconds = acl.build_seconds;
-    image = acl.image;
-    for (const std::string& included : acl.set.files) files.input("--acl", included);
-  } else if (o.adjacencies.empty()) {
-    check_lpm_algorithms(o.algorithm);
-    const LoadedRoutes routes = load_routes(inputs, route_files, o.algorithm);
-    what = "routes";
-    algorithm = routes.algorithm4 + "," + routes.algorithm6;
-    entries = routes.rib.size();
-    entry = "route";
-    parse_seconds = routes.parse_seconds;
-    build_seconds = routes.build_seconds;
-    image = routes.image;
-  } else {
-    const Stopwatch parse;
-    InputFile file = need(inputs.take(o.adjacencies), Exit::kIo);
-    const std::string text = need(file.table());
-    const Rib rib = read_routes(inputs, route_files, nullptr);
-    const AdjacencyModel model = need(parse_adjacencies(text, file.name(), rib));
-    print_warnings(model.warnings);
-    parse_seconds = parse.seconds();
-    const Stopwatch build;
-    image = std::make_shared<const Image>(need(build_adjacencies(model)));
-    build_seconds = build.seconds();
-    what = "adjacencies";
-    entries = model.next_hop_count();
-    entry = "next hop";
-  }
+  const CompiledTable table = list != nullptr         ? compile_list(*list, list_file, inputs)
+                              : !o.acl.empty()        ? compile_acl(o, inputs, files)
+                              : o.adjacencies.empty() ? compile_routes(o, inputs, route_files)
+                                                      : compile_adjacencies(o, inputs, route_files);
   stop_if_interrupted();
   check_files(files);
-  need(image->write(o.out), Exit::kIo);
-  const size_t bytes = image->bytes().size();
+  need(table.image->write(o.out), Exit::kIo);
+  const size_t bytes = table.image->bytes().size();
   if (json_output()) {
-    print_json({{"kind", what},
+    print_json({{"kind", table.what},
                 {"file", o.out},
-                {"algorithm", algorithm.empty() ? Json(nullptr) : Json(algorithm)},
-                {"entries", entries},
+                {"algorithm", table.algorithm.empty() ? Json(nullptr) : Json(table.algorithm)},
+                {"entries", table.entries},
                 {"bytes", bytes},
-                {"parse_seconds", parse_seconds},
-                {"build_seconds", build_seconds}});
+                {"parse_seconds", table.parse_seconds},
+                {"build_seconds", table.build_seconds}});
   } else {
-    note(fmt::format("{}: {}{}, {}, read in {}, built in {}", o.out, counted(entries, entry),
-                     algorithm.empty() ? "" : " as " + algorithm, human_bytes(static_cast<double>(bytes)),
-                     human_seconds(parse_seconds), human_seconds(build_seconds)));
+    note(fmt::format("{}: {}{}, {}, read in {}, built in {}", o.out, counted(table.entries, table.entry),
+                     table.algorithm.empty() ? "" : " as " + table.algorithm, human_bytes(static_cast<double>(bytes)),
+                     human_seconds(table.parse_seconds), human_seconds(table.build_seconds)));
   }
   return Exit::kOk;
 }
@@ -171,11 +176,7 @@ Exit list_algorithms() {
   for (const LpmSummary& s : lpm_summaries()) add_routes(s.name, s.ipv4, s.ipv6, false, s.summary);
   add_routes(kLpmAuto, true, true, true, chosen);
   add_routes(kLpmAutoGpu, true, true, false, for_gpu);
-  if (json_output()) {
-    print_json(json);
-  } else {
-    print_out(table.str());
-  }
+  print_result(json, table.str());
   return Exit::kOk;
 }
 
@@ -290,6 +291,94 @@ std::string number_text(const Json& json, const char* key) {
   return json.contains(key) ? with_commas(json[key].get<uint64_t>()) : "-";
 }
 
+Json describe_file(const std::string& file, const TablesOptions& o) {
+  InputSet inputs = open_inputs({{"FILE", file}});
+  const std::string kind = o.kind == "auto" ? guess_kind(*inputs.find(file)) : o.kind;
+  if (kind == "rules") return describe_acl(load_acl(inputs, file, "auto", o.algorithm));
+  if (kind == "routes") return describe_routes(load_routes(inputs, {file}, o.algorithm), file);
+  Json json{{"file", file}, {"kind", kind}, {"format", "image"}, {"valid", true}};
+  InputFile input = need(inputs.take(file), Exit::kIo);
+  if (const TableKind* const list = find_table_kind(kind); list != nullptr && list->is_list()) {
+    const Image image = need(Image::read(input, list_image_kind(*list)));
+    json["entries"] = need(open_list(*list, image)).size();
+    json["bytes"] = image.bytes().size();
+  } else {
+    const Image image = need(Image::read(input, ImageKind::kAdjacency));
+    const AdjacencyView view = need(open_adjacencies(image));
+    json["kind"] = "adjacencies";
+    json["next_hops"] = view.group_count() == 0 ? 0 : view.group_count() - 1;
+    json["adjacencies"] = view.adjacencies().size();
+    json["bytes"] = image.bytes().size();
+  }
+  return json;
+}
+
+std::string acl_notes(const Json& t) {
+  std::string notes = fmt::format("{} permit, {} deny, {} mark", number_text(t["actions"], "permit"),
+                                  number_text(t["actions"], "deny"), number_text(t["actions"], "mark"));
+  if (t.contains("tuple_tables")) {
+    notes += fmt::format("; {} + {} tuple tables, longest bucket {}", number_text(t["tuple_tables"], "ipv4"),
+                         number_text(t["tuple_tables"], "ipv6"), number_text(t["tuple_tables"], "longest_bucket"));
+  }
+  if (!t.contains("auto")) return notes;
+  for (const auto& [target, name] : {std::pair{"cpu", "CPU"}, {"gpu", "GPU"}}) {
+    const Json& c = t["auto"][target];
+    notes +=
+        fmt::format("; auto is {} on a {} ({})", c["algorithm"].get<std::string>(), name, c["why"].get<std::string>());
+  }
+  return notes;
+}
+
+std::string route_notes(const Json& t) {
+  std::string notes = fmt::format("{} next hops", number_text(t, "next_hops"));
+  if (t.contains("routes4"))
+    notes += fmt::format("; IPv4 {}, IPv6 {}", number_text(t, "routes4"), number_text(t, "routes6"));
+  if (t.contains("auto")) {
+    const Json& c = t["auto"]["cpu"];
+    notes +=
+        fmt::format("; auto is {} ({}) and {} ({})", c["algorithm4"].get<std::string>(), c["why4"].get<std::string>(),
+                    c["algorithm6"].get<std::string>(), c["why6"].get<std::string>());
+  }
+  return notes;
+}
+
+// A file of the report as a line of the table.
+std::vector<std::string> table_row(const Json& t) {
+  if (!t["valid"].get<bool>()) return {t["file"], "invalid", "-", "-", "-", "-", "-", t["error"]["message"]};
+  const std::string bytes = human_bytes(t["bytes"].get<double>());
+  const std::string built = t.contains("build_seconds") ? human_seconds(t["build_seconds"].get<double>()) : "-";
+  const auto each = [&](const char* key) {
+    return t.contains(key) ? fmt::format("{:.0f}", t[key].get<double>()) : "-";
+  };
+  if (t["kind"] == "acl")
+    return {t["file"],
+            "acl " + t["format"].get<std::string>(),
+            number_text(t, "rules"),
+            t["algorithm"],
+            bytes,
+            each("bytes_per_rule"),
+            built,
+            acl_notes(t)};
+  if (t["kind"] == "routes")
+    return {t["file"],
+            "routes",
+            t.contains("routes4") ? with_commas(t["routes4"].get<uint64_t>() + t["routes6"].get<uint64_t>()) : "-",
+            t["algorithm4"].get<std::string>() + "," + t["algorithm6"].get<std::string>(),
+            bytes,
+            each("bytes_per_route"),
+            built,
+            route_notes(t)};
+  if (t.contains("entries")) return {t["file"], t["kind"], number_text(t, "entries"), "-", bytes, "-", "-", "-"};
+  return {t["file"],
+          "adjacencies",
+          number_text(t, "next_hops"),
+          "-",
+          bytes,
+          "-",
+          "-",
+          fmt::format("{} adjacencies", number_text(t, "adjacencies"))};
+}
+
 Exit tables(const TablesOptions& o) {
   if (o.algorithms) return list_algorithms();
   if (o.files.empty())
@@ -302,33 +391,7 @@ Exit tables(const TablesOptions& o) {
   Exit worst = Exit::kOk;
   for (const std::string& file : o.files) {
     try {
-      InputSet inputs = open_inputs({{"FILE", file}});
-      const std::string kind = o.kind == "auto" ? guess_kind(*inputs.find(file)) : o.kind;
-      if (kind == "rules") {
-        all.push_back(describe_acl(load_acl(inputs, file, "auto", o.algorithm)));
-      } else if (kind == "routes") {
-        all.push_back(describe_routes(load_routes(inputs, {file}, o.algorithm), file));
-      } else if (const TableKind* const list = find_table_kind(kind); list != nullptr && list->is_list()) {
-        InputFile input = need(inputs.take(file), Exit::kIo);
-        const Image image = need(Image::read(input, list_image_kind(*list)));
-        all.push_back({{"file", file},
-                       {"kind", kind},
-                       {"format", "image"},
-                       {"valid", true},
-                       {"entries", need(open_list(*list, image)).size()},
-                       {"bytes", image.bytes().size()}});
-      } else {
-        InputFile input = need(inputs.take(file), Exit::kIo);
-        const Image image = need(Image::read(input, ImageKind::kAdjacency));
-        const AdjacencyView view = need(open_adjacencies(image));
-        all.push_back({{"file", file},
-                       {"kind", "adjacencies"},
-                       {"format", "image"},
-                       {"valid", true},
-                       {"next_hops", view.group_count() == 0 ? 0 : view.group_count() - 1},
-                       {"adjacencies", view.adjacencies().size()},
-                       {"bytes", image.bytes().size()}});
-      }
+      all.push_back(describe_file(file, o));
     } catch (const Failure& failure) {
       stop_if_interrupted();
       if (failure.code == Exit::kUsage || failure.code == Exit::kInterrupted) throw;
@@ -344,51 +407,7 @@ Exit tables(const TablesOptions& o) {
     return bad ? worst : Exit::kOk;
   }
   TextTable table({"file", "kind", "entries", "algorithm", "bytes", "bytes/entry", "built", "notes"});
-  for (const Json& t : all) {
-    if (!t["valid"].get<bool>()) {
-      table.add({t["file"], "invalid", "-", "-", "-", "-", "-", t["error"]["message"]});
-      continue;
-    }
-    const double bytes = t["bytes"].get<double>();
-    std::string built = t.contains("build_seconds") ? human_seconds(t["build_seconds"].get<double>()) : "-";
-    if (t["kind"] == "acl") {
-      std::string notes = fmt::format("{} permit, {} deny, {} mark", number_text(t["actions"], "permit"),
-                                      number_text(t["actions"], "deny"), number_text(t["actions"], "mark"));
-      if (t.contains("tuple_tables")) {
-        notes += fmt::format("; {} + {} tuple tables, longest bucket {}", number_text(t["tuple_tables"], "ipv4"),
-                             number_text(t["tuple_tables"], "ipv6"), number_text(t["tuple_tables"], "longest_bucket"));
-      }
-      if (t.contains("auto")) {
-        for (const char* target : {"cpu", "gpu"}) {
-          const Json& c = t["auto"][target];
-          notes += fmt::format("; auto is {} on a {} ({})", c["algorithm"].get<std::string>(),
-                               target == std::string_view("cpu") ? "CPU" : "GPU", c["why"].get<std::string>());
-        }
-      }
-      table.add({t["file"], "acl " + t["format"].get<std::string>(), number_text(t, "rules"), t["algorithm"],
-                 human_bytes(bytes), fmt::format("{:.0f}", t["bytes_per_rule"].get<double>()), built, notes});
-    } else if (t["kind"] == "routes") {
-      const bool known = t.contains("routes4");
-      const uint64_t entries = known ? t["routes4"].get<uint64_t>() + t["routes6"].get<uint64_t>() : 0;
-      std::string notes = fmt::format("{} next hops", number_text(t, "next_hops"));
-      if (known) notes += fmt::format("; IPv4 {}, IPv6 {}", number_text(t, "routes4"), number_text(t, "routes6"));
-      if (t.contains("auto")) {
-        const Json& c = t["auto"]["cpu"];
-        notes +=
-            fmt::format("; auto is {} ({}) and {} ({})", c["algorithm4"].get<std::string>(),
-                        c["why4"].get<std::string>(), c["algorithm6"].get<std::string>(), c["why6"].get<std::string>());
-      }
-      table.add({t["file"], "routes", known ? with_commas(entries) : "-",
-                 t["algorithm4"].get<std::string>() + "," + t["algorithm6"].get<std::string>(), human_bytes(bytes),
-                 t.contains("bytes_per_route") ? fmt::format("{:.0f}", t["bytes_per_route"].get<double>()) : "-", built,
-                 notes});
-    } else if (t.contains("entries")) {
-      table.add({t["file"], t["kind"], number_text(t, "entries"), "-", human_bytes(bytes), "-", "-", "-"});
-    } else {
-      table.add({t["file"], "adjacencies", number_text(t, "next_hops"), "-", human_bytes(bytes), "-", "-",
-                 fmt::format("{} adjacencies", number_text(t, "adjacencies"))});
-    }
-  }
+  for (const Json& t : all) table.add(table_row(t));
   print_out(table.str());
   return bad ? worst : Exit::kOk;
 }
@@ -405,17 +424,14 @@ void add_compile(Command root) {
                      "sluice compile --routes rib4.txt,rib6.txt --algorithm dir24,poptrie --out rib.img\n"
                      "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
                      [o] { return compile(*o); });
-  sub->add_option("--acl", o->acl, "Rule file of any format, plain or compressed")->type_name("FILE");
-  sub->add_option("--routes", o->routes,
-                  "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated")
-      ->type_name("FILE[,FILE]");
-  sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")
-      ->type_name("FILE");
+  sub->add_option("--acl", "FILE", o->acl, "Rule file of any format, plain or compressed");
+  sub->add_option("--routes", "FILE[,FILE]", o->routes,
+                  "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated");
+  sub->add_option("--adjacencies", "FILE", o->adjacencies, "Adjacency file; its next hops are those of --routes");
   add_list_options(*sub, o->lists);
-  sub->add_option("--out", o->out, "Image file, created when complete")->required()->type_name("FILE");
-  sub->add_option("--algorithm", o->algorithm,
-                  "ACL algorithm, or A4[,A6] for routes (`sluice tables --algorithms` lists them)")
-      ->type_name("NAME");
+  sub->add_option("--out", "FILE", o->out, "Image file, created when complete")->required();
+  sub->add_option("--algorithm", "NAME", o->algorithm,
+                  "ACL algorithm, or A4[,A6] for routes (`sluice tables --algorithms` lists them)");
   add_format_option(*sub, o->format);
 }
 
@@ -427,12 +443,9 @@ void add_tables(Command root) {
                      "sluice tables edge.acl rib4.txt edge.img\nsluice tables --algorithms\nsluice tables rib.txt "
                      "--algorithm poptrie -o json",
                      [o] { return tables(*o); });
-  sub->add_option("files", o->files, "Rule files, route files or images")->type_name("FILE...");
-  sub->add_option("--algorithm", o->algorithm, "Build text tables with this algorithm")->type_name("NAME");
-  sub->add_option("--kind", o->kind, "What the files are: auto, rules or routes")
-      ->check(OneOf{{"auto", "rules", "routes"}})
-      ->type_name("KIND")
-      ->capture_default_str();
+  sub->add_option("files", "FILE...", o->files, "Rule files, route files or images");
+  sub->add_option("--algorithm", "NAME", o->algorithm, "Build text tables with this algorithm");
+  sub->add_word("--kind", "KIND", o->kind, "What the files are: auto, rules or routes", {"auto", "rules", "routes"});
   sub->add_flag("--algorithms", o->algorithms, "List the algorithms instead");
 }
 

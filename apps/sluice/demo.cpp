@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -36,12 +35,6 @@ struct DemoFlags {
   uint64_t packets = 500'000, seed = 1;
   uint32_t rules = 10'000, ipv4 = 900'000, ipv6 = 160'000;
 };
-
-void write_file(const std::string& path, const std::string& text) {
-  AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
-  file.write(text);
-  need(file.commit(), Exit::kIo);
-}
 
 // Removes what the demo generated, and the directory where it was the demo's own.
 class Folder {
@@ -129,32 +122,26 @@ RunReport steady_state(StandardGraph g, const TableSet& tables, RunOptions optio
   return run(std::max(packets, once.packets_in));
 }
 
-Exit demo(const DemoFlags& o) {
-  const Stopwatch whole;
-  Folder folder(o);
-  Progress progress("");
+// Writes the rules and the routes. Returns the regions of the rules and the prefixes of the routes.
+std::pair<std::vector<FlowRegion>, std::vector<IpPrefix>> write_tables(const DemoFlags& o, const std::string& rules,
+                                                                       const std::string& routes, Progress& progress) {
   progress.step("generating rules");
-  RulesOptions r;
-  r.count = o.rules;
-  r.seed = o.seed;
-  const std::vector<FlowRegion> regions = need(generate_rule_regions(r), Exit::kUsage);
-  const std::string rules = folder / "edge.acl", routes = folder / "rib.txt", capture = folder / "imix.pcap";
+  const RulesOptions r{.count = o.rules, .seed = o.seed};
+  std::vector<FlowRegion> regions = need(generate_rule_regions(r), Exit::kUsage);
   write_file(rules, edge_rules(regions, o.seed));
   progress.step("generating routes");
-  RoutesOptions n;
-  n.ipv4_count = o.ipv4;
-  n.ipv6_count = o.ipv6;
-  n.seed = o.seed;
+  const RoutesOptions n{.ipv4_count = o.ipv4, .ipv6_count = o.ipv6, .seed = o.seed};
+  write_file(routes, need(generate_routes(n), Exit::kUsage));
   std::vector<IpPrefix> destinations;
-  {
-    const std::string text = need(generate_routes(n), Exit::kUsage);
-    write_file(routes, text);
-    for (const GeneratedRoute& route : need(generate_route_list(n))) destinations.push_back(route.prefix);
-  }
+  for (const GeneratedRoute& route : need(generate_route_list(n))) destinations.push_back(route.prefix);
   stop_if_interrupted();
+  return {std::move(regions), std::move(destinations)};
+}
 
-  // Three kinds of packets, in turn: flows of the access list's own regions; flows to routed destinations, IPv4 and
-  // IPv6, that mostly no rule names; and every 200th with a TTL of 1.
+// Three kinds of packets, in turn: flows of the access list's own regions; flows to routed destinations, IPv4 and IPv6,
+// that mostly no rule names; and every 200th with a TTL of 1.
+void write_traffic(const DemoFlags& o, const std::vector<FlowRegion>& regions,
+                   const std::vector<IpPrefix>& destinations, const std::string& capture, Progress& progress) {
   progress.step("generating traffic");
   TrafficOptions listed;
   listed.packets = o.packets;
@@ -169,136 +156,137 @@ Exit demo(const DemoFlags& o) {
   routed.ipv6_fraction = 0.4;
   routed.vlan_fraction = 0.1;
   routed.seed = o.seed + 1;
-  {
-    TrafficGenerator one = need(TrafficGenerator::create(listed)), two = need(TrafficGenerator::create(routed));
-    CaptureWriter writer = need(CaptureWriter::create(capture), Exit::kIo);
-    std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
-    uint64_t stamp = listed.start_ns;
-    Random random(o.seed, 77);
-    for (uint64_t i = 0; i < o.packets; ++i) {
-      FrameHeader header;
-      if (random.below(200) == 0) {
-        const IpPrefix& to = destinations[random.below(destinations.size())];
-        const IpAddress from =
-            to.address.family == 4 ? IpAddress{0, 0xc6336401, 4} : IpAddress{0x20010db800000000, 1, 6};
-        const auto bytes = PacketBuilder::ip(from, to.address, 17)
-                               .ttl(1)
-                               .ports(33434, static_cast<uint16_t>(33434 + i % 30))
-                               .size(60)
-                               .build();
-        std::copy(bytes.begin(), bytes.end(), frame.begin());
-        header.captured = header.wire_bytes = static_cast<uint32_t>(bytes.size());
-      } else {
-        header = (random.below(3) != 0 ? two : one).next(frame.data());
-      }
-      header.timestamp_ns = stamp += 1000;
-      if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
-      progress.update(i);
-      if (i % 65'536 == 0) stop_if_interrupted();
+  TrafficGenerator one = need(TrafficGenerator::create(listed)), two = need(TrafficGenerator::create(routed));
+  CaptureWriter writer = need(CaptureWriter::create(capture), Exit::kIo);
+  std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
+  uint64_t stamp = listed.start_ns;
+  Random random(o.seed, 77);
+  for (uint64_t i = 0; i < o.packets; ++i) {
+    FrameHeader header;
+    if (random.below(200) == 0) {
+      const IpPrefix& to = destinations[random.below(destinations.size())];
+      const IpAddress from = to.address.family == 4 ? IpAddress{0, 0xc6336401, 4} : IpAddress{0x20010db800000000, 1, 6};
+      const auto bytes = PacketBuilder::ip(from, to.address, 17)
+                             .ttl(1)
+                             .ports(33434, static_cast<uint16_t>(33434 + i % 30))
+                             .size(60)
+                             .build();
+      std::copy(bytes.begin(), bytes.end(), frame.begin());
+      header.captured = header.wire_bytes = static_cast<uint32_t>(bytes.size());
+    } else {
+      header = (random.below(3) != 0 ? two : one).next(frame.data());
     }
-    need(writer.commit(), Exit::kIo);
+    header.timestamp_ns = stamp += 1000;
+    if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
+    progress.update(i);
+    if (i % 65'536 == 0) stop_if_interrupted();
   }
-  progress.clear();
+  need(writer.commit(), Exit::kIo);
+}
 
-  StandardGraph g;
-  g.acl = rules;
-  g.routes = {routes};
-  g.in = capture;
-  g.permit_by_default = true;
-  std::string t =
-      fmt::format("  reading imix.pcap ({} packets) -> acl({}) -> lpm4/6({}+{}) -> ttl,checksum,mac -> out.pcap\n",
-                  with_commas(o.packets), with_commas(o.rules), with_commas(o.ipv4), with_commas(o.ipv6));
-  t += "  Packets in memory, about a second of each; \"file\" is one short run from capture to capture.\n";
-  t += fmt::format("  {:<8} {:>8} {:>8} {:>8} {:>8} {:>10}   {}\n", "backend", "Mpps", "Gbit/s", "p50 us", "p99 us",
-                   "file Mpps", "output");
-  Json json{{"packets", o.packets}, {"runs", Json::array()}, {"machine", to_json(describe_machine())}};
-  std::shared_ptr<const Image> acl;
-  std::vector<std::string> sums;
+struct Backend {
+  std::string name, device;
+  unsigned workers;
+};
+
+// The graph on one backend after the other, over the tables that the first has built.
+struct DemoRuns {
+  std::string text;
+  Json json;
+  std::vector<std::string> sums;  // of the outputs
+  TableSet tables;
+  TableReport loads;
+  // Of the last run.
   std::vector<HitCount> hits;  // by rule
   RunReport last;
-  TableReport loads;
-  // A device is asked for by name where there is one; where there is none, it is said once.
-  const DeviceCount gpus = count_cuda_devices();
-  struct Backend {
-    std::string name, device;
-    unsigned workers;
-  };
-  const auto frames = std::make_shared<FrameCache>();
-  std::vector<Backend> backends = {{"cpu x1", "cpu", 1}, {"cpu x2", "cpu", 2}};
-  if (gpus.count != 0) backends.push_back({"cuda:0", "cuda:0", 2});
-  for (size_t i = 0; i < backends.size(); ++i) {
-    const Backend& backend = backends[i];
-    g.out = folder / (i == 0 ? "out.pcap" : i == 1 ? "out-x2.pcap" : "out-cuda.pcap");
+
+  void run(const StandardGraph& g, const Backend& backend, bool count_hits) {
+    const bool first = sums.empty();
     auto pipeline = parse_pipeline(need(standard_graph_text(g)), "standard graph", {});
-    if (acl == nullptr) {
+    if (first) {
       load_pipeline_tables(*pipeline, {});
-      acl = pipeline->tables.acls.begin()->second;
+      tables = pipeline->tables;
       loads = pipeline->table_report;
       json["tables"] = Json::array();
       for (const TableLoad& load : loads.loads) json["tables"].push_back(to_json(load));
-    } else {
-      pipeline->tables = TableSet{};
-    }
-    static TableSet tables;  // of the first run: all run on the same images
-    if (i == 0) {
-      tables = pipeline->tables;
     } else {
       pipeline->tables = tables;
     }
     RunOptions options;
     options.workers = backend.workers;
-    options.count_hits = i + 1 == backends.size();
+    options.count_hits = count_hits;
     DeviceFlags device;
     device.device = backend.device;
     options.device = open_devices(device).options;
     RunHooks hooks;
-    if (options.count_hits) hooks.ended = [&](Engine& runtime) { hits = runtime.hits().read("acl").rules; };
+    if (count_hits) hooks.ended = [&](Engine& runtime) { hits = runtime.hits().read("acl").rules; };
     const PipelineRun run = run_pipeline(*pipeline, options, hooks);
     if (run.interrupted) fail(Exit::kInterrupted, "interrupted");
     last = run.report;
     const std::string sum = need(sha256_of_file(g.out), Exit::kIo);
     sums.push_back(sum);
     const double file_pps = static_cast<double>(last.packets_in) / last.seconds;
-    const RunReport steady = steady_state(g, tables, options, frames, backend.name);
+    const RunReport steady = steady_state(g, tables, options, frames_, backend.name);
     const double steady_pps = static_cast<double>(steady.packets_in) / steady.seconds;
-    t +=
+    text +=
         fmt::format("  {:<8} {:>8.2f} {:>8.2f} {:>8.1f} {:>8.1f} {:>10.2f}   sha256 {}..{}\n", backend.name,
                     steady_pps * 1e-6, static_cast<double>(steady.bytes_in) * 8e-9 / steady.seconds,
                     static_cast<double>(steady.totals.latency.percentile(50)) * 1e-3,
                     static_cast<double>(steady.totals.latency.percentile(99)) * 1e-3, file_pps * 1e-6, sum.substr(0, 8),
-                    i == 0           ? ""
+                    first            ? ""
                     : sum == sums[0] ? "  identical"
                                      : "  DIFFERENT");
-    if (i != 0 && sum == sums[0]) ::unlink(g.out.c_str());
+    if (!first && sum == sums[0]) ::unlink(g.out.c_str());
     Json one = to_json(last, pipeline->router, TableReport{}, backend.device);
     one["sha256"] = sum;
     one["steady"] = {{"packets", steady.packets_in}, {"seconds", steady.seconds}, {"packets_per_second", steady_pps}};
     json["runs"].push_back(one);
   }
-  if (gpus.count == 0) t += fmt::format("  no GPU here: {}\n", gpus.why_none);
 
-  const AclActionsView actions = need(AclActionsView::open(*acl));
-  uint32_t top_deny = 0, top = 0;
-  for (uint32_t rule = 1; rule < hits.size(); ++rule) {
-    if (hits[rule].packets > hits[top].packets || top == 0) top = rule;
-    if (actions.action(rule).verb == AclVerb::kDeny && (top_deny == 0 || hits[rule].packets > hits[top_deny].packets))
-      top_deny = rule;
+  bool identical() const {
+    return std::all_of(sums.begin(), sums.end(), [&](const std::string& sum) { return sum == sums[0]; });
   }
-  auto place = [&](uint32_t rule) {
-    const std::string at = rule_place(*acl, rule);
+
+ private:
+  std::shared_ptr<FrameCache> frames_ = std::make_shared<FrameCache>();
+};
+
+// The rules of `acl` that matched most: of all, and of those that deny. 0: none.
+struct TopRules {
+  TopRules(const Image& image, const std::vector<HitCount>& counts) : acl(image), hits(counts) {
+    const AclActionsView actions = need(AclActionsView::open(acl));
+    for (uint32_t rule = 1; rule < hits.size(); ++rule) {
+      if (hits[rule].packets > hits[any].packets || any == 0) any = rule;
+      if (actions.action(rule).verb == AclVerb::kDeny && (deny == 0 || hits[rule].packets > hits[deny].packets))
+        deny = rule;
+    }
+  }
+  std::string place(uint32_t rule) const {
+    const std::string at = rule_place(acl, rule);
     return fs::path(at).filename().string();
-  };
+  }
+  Json json(uint32_t rule) const {
+    return rule == 0 ? Json(nullptr) : Json{{"at", place(rule)}, {"packets", hits[rule].packets}};
+  }
+
+  const Image& acl;
+  const std::vector<HitCount>& hits;
+  uint32_t any = 0, deny = 0;
+};
+
+// The reasons by their packets, in lines of a screen's width.
+std::string drops_of(const RunReport& last, const TopRules& top) {
   std::vector<std::pair<uint64_t, DropReason>> drops;
   for (size_t d = 0; d < last.drops.size(); ++d) {
     if (last.drops[d] != 0) drops.emplace_back(last.drops[d], static_cast<DropReason>(d));
   }
   std::sort(drops.begin(), drops.end(),
             [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
-  std::string line = fmt::format("  drops {}:", with_commas(last.dropped));
+  std::string t, line = fmt::format("  drops {}:", with_commas(last.dropped));
   for (const auto& [count, reason] : drops) {
     std::string one = fmt::format(" {} {}", to_string(reason), with_commas(count));
-    if (reason == DropReason::kAclDeny && top_deny != 0)
-      one += fmt::format(" (top rule {}, {})", place(top_deny), with_commas(hits[top_deny].packets));
+    if (reason == DropReason::kAclDeny && top.deny != 0)
+      one += fmt::format(" (top rule {}, {})", top.place(top.deny), with_commas(top.hits[top.deny].packets));
     if (line.size() + one.size() > 118) {
       t += line + "\n";
       line = "       ";
@@ -306,13 +294,51 @@ Exit demo(const DemoFlags& o) {
     line += one + " ";
   }
   while (line.back() == ' ') line.pop_back();
-  t += line;
+  return t + line;
+}
+
+Exit demo(const DemoFlags& o) {
+  const Stopwatch whole;
+  Folder folder(o);
+  Progress progress("");
+  StandardGraph g;
+  g.acl = folder / "edge.acl";
+  g.routes = {folder / "rib.txt"};
+  g.in = folder / "imix.pcap";
+  g.permit_by_default = true;
+  const auto [regions, destinations] = write_tables(o, g.acl, g.routes[0], progress);
+  write_traffic(o, regions, destinations, g.in, progress);
+  progress.clear();
+
+  DemoRuns runs;
+  std::string& t = runs.text;
+  t = fmt::format("  reading imix.pcap ({} packets) -> acl({}) -> lpm4/6({}+{}) -> ttl,checksum,mac -> out.pcap\n",
+                  with_commas(o.packets), with_commas(o.rules), with_commas(o.ipv4), with_commas(o.ipv6));
+  t += "  Packets in memory, about a second of each; \"file\" is one short run from capture to capture.\n";
+  t += fmt::format("  {:<8} {:>8} {:>8} {:>8} {:>8} {:>10}   {}\n", "backend", "Mpps", "Gbit/s", "p50 us", "p99 us",
+                   "file Mpps", "output");
+  Json& json = runs.json;
+  json = {{"packets", o.packets}, {"runs", Json::array()}, {"machine", to_json(describe_machine())}};
+  // A device is asked for by name where there is one; where there is none, it is said once.
+  const DeviceCount gpus = count_cuda_devices();
+  std::vector<Backend> backends = {{"cpu x1", "cpu", 1}, {"cpu x2", "cpu", 2}};
+  if (gpus.count != 0) backends.push_back({"cuda:0", "cuda:0", 2});
+  for (size_t i = 0; i < backends.size(); ++i) {
+    g.out = folder / (i == 0 ? "out.pcap" : i == 1 ? "out-x2.pcap" : "out-cuda.pcap");
+    runs.run(g, backends[i], i + 1 == backends.size());
+  }
+  if (gpus.count == 0) t += fmt::format("  no GPU here: {}\n", gpus.why_none);
+
+  const TopRules top(*runs.tables.acls.begin()->second, runs.hits);
+  const RunReport& last = runs.last;
+  t += drops_of(last, top);
   t += fmt::format("\n  in {} = out {} + drops {}", with_commas(last.packets_in), with_commas(last.packets_out),
                    with_commas(last.dropped));
-  if (top != 0)
-    t += fmt::format("; the rule that matched most: {}, {}", place(top), counted(hits[top].packets, "packet"));
+  if (top.any != 0)
+    t += fmt::format("; the rule that matched most: {}, {}", top.place(top.any),
+                     counted(runs.hits[top.any].packets, "packet"));
   t += "\n  tables:";
-  for (const TableLoad& load : loads.loads) {
+  for (const TableLoad& load : runs.loads.loads) {
     t += fmt::format(" {} {} as {}, read {} + built {}, {};", load.kind, with_commas(load.entries),
                      load.algorithm.empty() ? "adjacencies" : load.algorithm, human_seconds(load.parse_seconds),
                      human_seconds(load.build_seconds), human_bytes(static_cast<double>(load.bytes)));
@@ -320,18 +346,14 @@ Exit demo(const DemoFlags& o) {
   t.back() = '\n';
   t += fmt::format("  {} in all\n", human_seconds(whole.seconds()));
   t += suggestions(folder.kept() ? folder.path() : "");
-  const bool identical = std::all_of(sums.begin(), sums.end(), [&](const std::string& sum) { return sum == sums[0]; });
+  const bool identical = runs.identical();
   json["identical"] = identical;
-  json["sha256"] = sums[0];
+  json["sha256"] = runs.sums[0];
   json["seconds"] = whole.seconds();
-  json["top_rule"] = top == 0 ? Json(nullptr) : Json{{"at", place(top)}, {"packets", hits[top].packets}};
-  json["top_deny"] = top_deny == 0 ? Json(nullptr) : Json{{"at", place(top_deny)}, {"packets", hits[top_deny].packets}};
+  json["top_rule"] = top.json(top.any);
+  json["top_deny"] = top.json(top.deny);
   if (folder.kept()) json["folder"] = folder.path();
-  if (json_output()) {
-    print_json(json);
-  } else {
-    print_out(t);
-  }
+  print_result(json, t);
   if (!identical)
     fail(Exit::kCheckFailed, "one worker and two workers wrote different outputs",
          "this is a defect of sluice; please report it");
@@ -350,22 +372,13 @@ void add_demo(Command root) {
       "sluice demo\nsluice demo --dir demo-out\nsluice demo --packets 50000 --ipv4 10000 --ipv6 2000 --rules 1000 -o "
       "json",
       [o] { return demo(*o); });
-  sub->add_option("--dir", o->dir, "Write the files here and keep them")->type_name("DIR");
+  sub->add_option("--dir", "DIR", o->dir, "Write the files here and keep them");
   sub->add_flag("--keep", o->keep, "Keep the temporary directory and print its name");
-  sub->add_option("--packets", o->packets, "Packets of traffic")
-      ->check(Range(uint64_t{1000}, uint64_t{100'000'000}))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--rules", o->rules, "Rules")->check(Range(10u, 1'000'000u))->type_name("N")->capture_default_str();
-  sub->add_option("--ipv4", o->ipv4, "IPv4 routes")
-      ->check(Range(1u, 2'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--ipv6", o->ipv6, "IPv6 routes")
-      ->check(Range(0u, 2'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--seed", o->seed, "Seed of all generated data")->type_name("N")->capture_default_str();
+  sub->add_number("--packets", "N", o->packets, "Packets of traffic", Range(uint64_t{1000}, uint64_t{100'000'000}));
+  sub->add_number("--rules", "N", o->rules, "Rules", Range(10u, 1'000'000u));
+  sub->add_number("--ipv4", "N", o->ipv4, "IPv4 routes", Range(1u, 2'000'000u));
+  sub->add_number("--ipv6", "N", o->ipv6, "IPv6 routes", Range(0u, 2'000'000u));
+  sub->add_option("--seed", "N", o->seed, "Seed of all generated data")->capture_default_str();
 }
 
 }  // namespace sluice::app

@@ -23,10 +23,9 @@ T choice(const std::string& text, std::initializer_list<std::pair<const char*, T
 }  // namespace
 
 void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frames_option) {
-  sub.add_option("--device", f.device,
+  sub.add_option("--device", "DEVICE", f.device,
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads emulate a GPU), or auto (a GPU if "
                  "there is one)")
-      ->type_name("DEVICE")
       ->capture_default_str();
   // What measures says how.
   const bool chooses = f.mode == "auto";
@@ -46,23 +45,18 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
       ->type_name("TRANSPORT")
       ->capture_default_str();
   sub.add_option(
-         "--flights", f.flights,
+         "--flights", "N", f.flights,
          "Batches in flight to a device per worker, 1 to 16 (default: 4; if whole frames are copied and workers are "
          "fewer than four, 16 in all)")
-      ->check(Range(1u, 16u))
-      ->type_name("N");
-  sub.add_option("--ring-memory", f.ring_memory,
-                 "Persistent mode: where the device reads keys: device (its own memory, written over the bus), host "
-                 "(pinned memory, read over the bus), or auto (device if possible)")
-      ->check(OneOf{{"auto", "host", "device"}})
-      ->type_name("WHERE")
-      ->capture_default_str();
-  sub.add_option("--table-memory", f.table_memory,
-                 "Launch mode: where kernels read tables: global (device memory), constant (constant memory, 64 KiB), "
-                 "shared (each block's shared memory, 227 KiB on an H100), or auto (global)")
-      ->check(OneOf{{"auto", "global", "constant", "shared"}})
-      ->type_name("WHERE")
-      ->capture_default_str();
+      ->check(Range(1u, 16u));
+  sub.add_word("--ring-memory", "WHERE", f.ring_memory,
+               "Persistent mode: where the device reads keys: device (its own memory, written over the bus), host "
+               "(pinned memory, read over the bus), or auto (device if possible)",
+               {"auto", "host", "device"});
+  sub.add_word("--table-memory", "WHERE", f.table_memory,
+               "Launch mode: where kernels read tables: global (device memory), constant (constant memory, 64 KiB), "
+               "shared (each block's shared memory, 227 KiB on an H100), or auto (global)",
+               {"auto", "global", "constant", "shared"});
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
                "Also time kernels: statistics show kernel and transfer times separately");
@@ -78,26 +72,20 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
       .check(kRecordKinds)
       ->type_name("KIND")
       ->capture_default_str();
-  sub.add_option(
-         frames_option, f.frames,
-         "Where frames lie that are replayed from memory: host (they are copied on each replay) or device (they are "
-         "copied there once, and back only if they are read; with --records frame)")
-      ->check(OneOf{{"host", "device"}})
-      ->type_name("WHERE")
-      ->capture_default_str();
+  sub.add_word(
+      frames_option, "WHERE", f.frames,
+      "Where frames lie that are replayed from memory: host (they are copied on each replay) or device (they are "
+      "copied there once, and back only if they are read; with --records frame)",
+      {"host", "device"});
   sub.add_option("--threading", f.threading,
                  "Which threads submit to a device: full (every worker) or master (one thread for all workers)")
       ->check(kThreadings)
       ->type_name("WHO")
       ->capture_default_str();
-  sub.add_option("--enter-after", f.enter_after, "Adaptive mode: busy batches before persistent")
-      ->check(Range(1u, 1'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub.add_option("--leave-after", f.leave_after, "Adaptive mode: idle batches before launch")
-      ->check(Range(1u, 1'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub.add_number("--enter-after", "N", f.enter_after, "Adaptive mode: busy batches before persistent",
+                 Range(1u, 1'000'000u));
+  sub.add_number("--leave-after", "N", f.leave_after, "Adaptive mode: idle batches before launch",
+                 Range(1u, 1'000'000u));
   sub.add_option("--watchdog", f.watchdog_ms,
                  "A device without progress for this long has failed; default 2000, of an emulated device 60000")
       ->check(Range(10u, 600'000u))
@@ -106,9 +94,8 @@ void add_device_options(Command sub, DeviceFlags& f, bool all, const char* frame
 }
 
 void add_latency_target_option(Command sub, std::string& text) {
-  sub.add_option("--latency-target", text,
-                 "Shrink batches below --batch while they take longer than this, such as 50us (ns, us, ms, s)")
-      ->type_name("TIME");
+  sub.add_option("--latency-target", "TIME", text,
+                 "Shrink batches below --batch while they take longer than this, such as 50us (ns, us, ms, s)");
 }
 
 uint64_t latency_target_ns(const std::string& text) {

@@ -94,11 +94,7 @@ Exit elements(const std::string& name) {
       json.push_back(element_json(*c));
       table.add({c->group, c->name, c->summary});
     }
-    if (json_output()) {
-      print_json({{"elements", json}, {"drop_reasons", drop_reasons_json()}});
-    } else {
-      print_out(table.str());
-    }
+    print_result({{"elements", json}, {"drop_reasons", drop_reasons_json()}}, table.str());
     return Exit::kOk;
   }
   const ElementClass* c = registry().find(name);
@@ -107,11 +103,7 @@ Exit elements(const std::string& name) {
     fail(Exit::kUsage, fmt::format("there is no element class '{}'", name),
          near.empty() ? "'sluice elements' lists them" : fmt::format("did you mean '{}'?", near));
   }
-  if (json_output()) {
-    print_json(element_json(*c));
-  } else {
-    print_out(manual(*c));
-  }
+  print_result(element_json(*c), manual(*c));
   return Exit::kOk;
 }
 
@@ -122,7 +114,7 @@ void add_elements(Command root) {
   Command sub = add_subcommand(
       root, "elements", "Tools", "Lists the element classes of configurations, or documents one.",
       "sluice elements\nsluice elements IPRoute\nsluice elements -o json", [name] { return elements(*name); });
-  sub->add_option("name", *name, "A class to document")->type_name("NAME");
+  sub->add_option("name", "NAME", *name, "A class to document");
 }
 
 }  // namespace sluice::app

@@ -1,9 +1,6 @@
 // sluice explain: what happens to one packet, and why.
 // host only
 #include <algorithm>
-#include <charconv>
-#include <cstring>
-#include <optional>
 #include <utility>
 
 #include "app.h"
@@ -46,7 +43,7 @@ IpInputStage filter_input() {
           .trim_padding = 0};
 }
 
-Exit explain(const ExplainFlags& o) {
+void check_explain_flags(const ExplainFlags& o) {
   const int given = (o.packet.empty() ? 0 : 1) + (o.hex.empty() ? 0 : 1) + (o.capture.empty() ? 0 : 1);
   if (given == 0) fail(Exit::kUsage, "--packet, --hex or --in is missing");
   if (given > 1) fail(Exit::kUsage, "--packet, --hex and --in cannot be given together");
@@ -56,12 +53,12 @@ Exit explain(const ExplainFlags& o) {
          fmt::format("'{}' is a whole configuration; --acl and --routes are for the standard graph", o.words[0]),
          "write them in the file, or leave the file out");
   }
-  const std::vector<std::string> route_files = split_route_files(o.routes);
-  NamedInputs named = {{"--in", o.capture}, {"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
-  add_route_inputs(named, "--routes", route_files);
-  InputSet inputs = open_inputs(named);
+}
+
+// The packet that the options give. `wire`: its length on the wire.
+std::vector<uint8_t> frame_to_explain(const ExplainFlags& o, InputSet& inputs, uint32_t& wire) {
   std::vector<uint8_t> frame;
-  uint32_t wire = 0;
+  wire = 0;
   if (!o.packet.empty()) {
     frame = need(parse_packet_text(o.packet, "--packet"), Exit::kBadInput);
   } else if (!o.hex.empty()) {
@@ -77,215 +74,262 @@ Exit explain(const ExplainFlags& o) {
     wire = captured.wire_bytes;
   }
   wire = std::max(wire, static_cast<uint32_t>(frame.size()));
+  return frame;
+}
+
+// The rule that each algorithm finds. `not_built`: why the others were not asked.
+Json ask_algorithms(const LoadedAcl& acl, const FlowKey& key, Json& not_built) {
+  Json asked = Json::object();
+  if (acl.set.rules.empty()) {
+    asked[acl.algorithm] = acl.view.lookup(key);
+    return asked;
+  }
+  for (const std::string& name : acl_algorithm_names()) {
+    std::string why = slow_acl_build(acl.set, name);
+    Result<Image> image = why.empty() ? build_acl(acl.set, name) : Error();
+    if (why.empty() && !image.ok() && !image.error().system) why = image.error().message;
+    if (!why.empty()) {
+      not_built[name] = why;
+      continue;
+    }
+    const Image built = need(std::move(image));
+    asked[name] = need(AclView::open(built)).lookup(key);
+  }
+  return asked;
+}
+
+// One packet on its way through the standard graph, and what there is to say about each step.
+class Explanation {
+ public:
+  Explanation(const ExplainFlags& o, InputSet& inputs, const std::vector<uint8_t>& frame, uint32_t wire)
+      : o_(o), inputs_(inputs), memory_(kHeadroom + frame.size() + 64), json_{{"bytes", frame.size()}} {
+    std::copy(frame.begin(), frame.end(), memory_.begin() + kHeadroom);
+    p_.frame = memory_.data() + kHeadroom;
+    p_.end = static_cast<uint32_t>(frame.size());
+    p_.wire_end = wire;
+  }
+
+  void packet() {
+    Headers headers;
+    const std::string bytes = counted(p_.end, "byte");
+    const ParseStatus status = parse_ethernet(p_.frame, p_.end, p_.wire_end, headers);
+    if (status == ParseStatus::kOk) {
+      json_["packet"] = key_text(headers.key);
+      text_ += fmt::format("packet     {}, ttl {}, {}\n", key_text(headers.key), headers.ttl, bytes);
+    } else {
+      json_["packet"] = nullptr;
+      text_ += fmt::format("packet     {}, {}\n", bytes, to_string(status));
+    }
+  }
+
+  void checks() {
+    // Without routes the access list alone judges.
+    if (!o_.acl.empty() && o_.routes.empty()) {
+      (void)filter_input()(p_);
+      p_.reason = DropReason::kNone;
+      text_ += "checks     none: without --routes only the access list applies\n";
+      return;
+    }
+    if (IpInputStage{}(p_) != 0) drop(p_.reason);
+    text_ += fmt::format("checks     {}\n",
+                         alive_ ? "passed" : fmt::format("failed: {}, {}", to_string(p_.reason), describe(p_.reason)));
+  }
+
+  void acl() {
+    const LoadedAcl acl = load_acl(inputs_, o_.acl, o_.format, o_.algorithm);
+    if (!alive_) return;
+    // By the definition itself, then by every algorithm.
+    uint32_t rule = 0;
+    const bool ip = p_.key.family != 0;  // no rule is about anything else
+    for (uint32_t r = 1; ip && r <= acl.rules.size() && rule == 0; ++r) {
+      if (matches(acl.rules.rule(r), p_.key)) rule = r;
+    }
+    Json not_built = Json::object();
+    const Json asked = ip ? ask_algorithms(acl, p_.key, not_built) : Json::object();
+    std::vector<std::string> said;
+    for (const auto& [name, found] : asked.items()) {
+      said.push_back(fmt::format("{} {}", name, found.get<uint32_t>()));
+      disagree_ |= found.get<uint32_t>() != rule;
+    }
+    for (const auto& [name, why] : not_built.items())
+      said.push_back(fmt::format("{} not built ({})", name, why.get<std::string>()));
+    const Json match = rule != 0 ? rule_json(acl, rule) : Json(nullptr);
+    const Json near = !ip ? Json::array() : near_misses(acl, rule);
+    json_["acl"] = {{"match", match}, {"algorithms", asked}, {"near_misses", near}};
+    if (!not_built.empty()) json_["acl"]["not_built"] = not_built;
+    text_ += rule != 0 ? fmt::format("acl        {} -> {}\n", rule_line(match), match["action"].get<std::string>())
+                       : fmt::format("acl        no rule matches: {} by default\n", o_.policy);
+    if (ip)
+      text_ += fmt::format("           algorithms: {}{}\n", fmt::join(said, ", "), disagree_ ? "  THEY DISAGREE" : "");
+    for (const Json& one : near)
+      text_ += fmt::format("near miss  {}\n           because {}\n", rule_line(one), one["fails"].get<std::string>());
+    const AclVerb verb = acl.actions.action(rule).verb;
+    if (rule == 0 && o_.policy == "deny") drop(DropReason::kAclNoMatch);
+    if (verb == AclVerb::kDeny) drop(DropReason::kAclDeny);
+    if (verb == AclVerb::kMark) text_ += fmt::format("mark       {}\n", acl.actions.action(rule).mark);
+  }
+
+  void route() {
+    const std::vector<std::string> files = split_route_files(o_.routes);
+    const LoadedRoutes routes = load_routes(inputs_, files, "");
+    if (!alive_) return;
+    const IpAddress dst{p_.key.dst_hi, p_.key.dst_lo, p_.key.family};
+    const uint32_t hop = routes.lookup(dst);
+    Json route{{"destination", to_string(dst)},
+               {"next_hop", hop != 0 ? Json(std::string(routes.names.name(hop))) : Json(nullptr)}};
+    const std::vector<std::string> said = routes.from_image ? std::vector<std::string>() : ask_all(routes, dst, route);
+    const Json prefix = route.value("prefix", Json());
+    json_["route"] = route;
+    text_ += hop == 0 ? std::string("route      none\n")
+                      : fmt::format("route      {}next hop {}\n",
+                                    prefix.is_null() ? "" : prefix.get<std::string>() + " -> ", routes.names.name(hop));
+    if (!said.empty()) text_ += fmt::format("           algorithms: {}\n", fmt::join(said, ", "));
+    p_.next_hop = hop;
+    if (hop == 0) drop(DropReason::kNoRoute);
+    if (alive_) edits(routes);
+  }
+
+  Exit print() {
+    if (fragments_ != 0) {
+      verdict_ = fmt::format("forwarded as {}", counted(fragments_, "fragment"));
+      json_["verdict"] = {{"forwarded", true}, {"fragments", fragments_}};
+    } else if (alive_) {
+      verdict_ = o_.routes.empty() ? "passed" : fmt::format("forwarded to port {}", p_.port);
+      json_["verdict"] = {{"forwarded", true}, {"port", p_.port}};
+    }
+    json_["agree"] = !disagree_;
+    text_ += fmt::format("verdict    {}\n", verdict_);
+    print_result(json_, text_);
+    if (disagree_)
+      fail(Exit::kCheckFailed, "the algorithms disagree on this packet",
+           "this is a defect of sluice; please report it with the tables");
+    return Exit::kOk;
+  }
+
+ private:
+  void drop(DropReason reason) {
+    alive_ = false;
+    verdict_ = fmt::format("dropped: {}", to_string(reason));
+    json_["verdict"] = {{"forwarded", false}, {"reason", to_string(reason)}};
+  }
+
+  // Of the rules before `rule`; 0: of all.
+  Json near_misses(const LoadedAcl& acl, uint32_t rule) const {
+    Json near = Json::array();
+    each_near_miss(
+        p_.key, rule, rule == 0 ? acl.rules.size() : rule - 1, 1, o_.near,
+        [&](uint32_t r) { return acl.rules.rule(r); },
+        [&](uint32_t r) { return std::pair<std::string, uint32_t>(acl.source.file(r), acl.source.line(r)); },
+        [&](uint32_t r, const std::string& fails) {
+          Json one = rule_json(acl, r);
+          one["fails"] = fails;
+          near.push_back(std::move(one));
+        });
+    return near;
+  }
+
+  // The longest prefix by the definition itself, then what every algorithm finds, as the text has it.
+  std::vector<std::string> ask_all(const LoadedRoutes& routes, const IpAddress& dst, Json& route) {
+    uint32_t by_prefix = 0;
+    route["prefix"] = nullptr;
+    for (int length = dst.family == 4 ? 32 : 128; length >= 0 && by_prefix == 0; --length) {
+      const IpPrefix candidate = prefix_around(dst, static_cast<unsigned>(length));
+      by_prefix = routes.rib.find(candidate);
+      if (by_prefix != 0) route["prefix"] = to_string(candidate);
+    }
+    const uint32_t hop = routes.lookup(dst);
+    disagree_ |= by_prefix != hop;
+    std::vector<std::string> said;
+    for (const std::string& name : dst.family == 4 ? lpm_algorithm_names4() : lpm_algorithm_names6()) {
+      LoadedRoutes other =
+          build_loaded_routes(routes.rib, {}, dst.family == 4 ? name : lpm_algorithm_names4().front() + "," + name);
+      const uint32_t found = other.lookup(dst);
+      disagree_ |= found != hop;
+      route["algorithms"][name] = std::string(other.names.name(found));
+      said.push_back(fmt::format("{} {}", name, other.names.name(found)));
+    }
+    return said;
+  }
+
+  AdjacencyModel adjacencies(const LoadedRoutes& routes) {
+    if (o_.adjacencies.empty()) {
+      Rib ids;
+      for (uint32_t id = 1; id <= routes.names.count(); ++id) ids.intern(routes.names.name(id));
+      return default_adjacencies(ids);
+    }
+    InputFile file = need(inputs_.take(o_.adjacencies), Exit::kIo);
+    const std::string text = need(file.table());
+    AdjacencyModel model = need(routes.from_image ? parse_adjacencies(text, file.name(), routes.names)
+                                                  : parse_adjacencies(text, file.name(), routes.rib));
+    print_warnings(model.warnings);
+    return model;
+  }
+
+  // The TTL, then the Ethernet header.
+  void edits(const LoadedRoutes& routes) {
+    const Image image = need(build_adjacencies(adjacencies(routes)));
+    const uint8_t ttl = p_.ttl;
+    if (DecTtlStage{}(p_) != 0) {
+      drop(p_.reason);
+      text_ += fmt::format("ttl        {}: expired\n", ttl);
+      return;
+    }
+    text_ += fmt::format("edit       {} {} -> {}\n", p_.key.family == 4 ? "ttl" : "hop limit", ttl, p_.ttl);
+    json_["edits"] = {{"ttl", {{"from", ttl}, {"to", p_.ttl}}}};
+    const AdjacencyStage rewrite{need(open_adjacencies(image))};
+    if (rewrite(p_) != 0 && p_.reason == DropReason::kNeedsFragmentation) {
+      fragments();
+    } else if (p_.reason != DropReason::kNone) {
+      drop(p_.reason);
+      text_ += fmt::format("adjacency  {}\n", describe(p_.reason));
+    } else {
+      const bool made_up = o_.adjacencies.empty();
+      MacAddress to{}, from{};
+      std::copy(p_.bytes(), p_.bytes() + 6, to.bytes);
+      std::copy(p_.bytes() + 6, p_.bytes() + 12, from.bytes);
+      json_["adjacency"] = {
+          {"destination", to_string(to)}, {"source", to_string(from)}, {"port", p_.port}, {"made_up", made_up}};
+      text_ += fmt::format("adjacency  {} <- {}, port {}{}\n", to_string(to), to_string(from), p_.port,
+                           made_up ? " (synthetic: no --adjacencies)" : "");
+    }
+  }
+
+  // The standard graph has an IPFragmenter there.
+  void fragments() {
+    Ipv4Fragments pieces;
+    if (pieces.start(p_.frame + p_.l3, p_.end - p_.l3, p_.icmp_detail, true) == FragmentVerdict::kCut) {
+      for (Ipv4Fragments::Piece piece; pieces.next(piece);) ++fragments_;
+      text_ += fmt::format("adjacency  MTU {}, DF is not set: {}\n", p_.icmp_detail, counted(fragments_, "fragment"));
+    } else {
+      drop(p_.reason);
+      text_ += fmt::format("adjacency  MTU {}, and it cannot be fragmented\n", p_.icmp_detail);
+    }
+  }
+
+  const ExplainFlags& o_;
+  InputSet& inputs_;
+  std::vector<uint8_t> memory_;
+  Packet p_;
+  Json json_;
+  std::string text_, verdict_;
+  bool alive_ = true, disagree_ = false;
+  uint32_t fragments_ = 0;
+};
+
+Exit explain(const ExplainFlags& o) {
+  check_explain_flags(o);
+  NamedInputs named = {{"--in", o.capture}, {"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
+  add_route_inputs(named, "--routes", split_route_files(o.routes));
+  InputSet inputs = open_inputs(named);
+  uint32_t wire = 0;
+  const std::vector<uint8_t> frame = frame_to_explain(o, inputs, wire);
   if (!o.words.empty()) return explain_graph(o.words, frame, wire);
-  std::vector<uint8_t> memory(kHeadroom + frame.size() + 64);
-  std::copy(frame.begin(), frame.end(), memory.begin() + kHeadroom);
-  Packet p;
-  p.frame = memory.data() + kHeadroom;
-  p.end = static_cast<uint32_t>(frame.size());
-  p.wire_end = wire;
-
-  Json json{{"bytes", frame.size()}};
-  std::string t;
-  std::string verdict;
-  bool alive = true;
-  uint32_t fragments = 0;
-  auto drop = [&](DropReason reason) {
-    alive = false;
-    verdict = fmt::format("dropped: {}", to_string(reason));
-    json["verdict"] = {{"forwarded", false}, {"reason", to_string(reason)}};
-  };
-  Headers headers;
-  const ParseStatus status = parse_ethernet(frame.data(), static_cast<uint32_t>(frame.size()), wire, headers);
-  if (status == ParseStatus::kOk) {
-    json["packet"] = key_text(headers.key);
-    t += fmt::format("packet     {}, ttl {}, {}\n", key_text(headers.key), headers.ttl, counted(frame.size(), "byte"));
-  } else {
-    json["packet"] = nullptr;
-    t += fmt::format("packet     {}, {}\n", counted(frame.size(), "byte"), to_string(status));
-  }
-  // Without routes the access list alone judges.
-  const bool filter = !o.acl.empty() && o.routes.empty();
-  if (filter) {
-    (void)filter_input()(p);
-    p.reason = DropReason::kNone;
-    t += "checks     none: without --routes only the access list applies\n";
-  } else {
-    if (IpInputStage{}(p) != 0) drop(p.reason);
-    t += fmt::format("checks     {}\n",
-                     alive ? "passed" : fmt::format("failed: {}, {}", to_string(p.reason), describe(p.reason)));
-  }
-  bool disagree = false;
-
-  if (!o.acl.empty()) {
-    const LoadedAcl acl = load_acl(inputs, o.acl, o.format, o.algorithm);
-    if (alive) {
-      // By the definition itself, then by every algorithm.
-      uint32_t rule = 0;
-      const bool ip = p.key.family != 0;  // no rule is about anything else
-      for (uint32_t r = 1; ip && r <= acl.rules.size() && rule == 0; ++r) {
-        if (matches(acl.rules.rule(r), p.key)) rule = r;
-      }
-      Json asked = Json::object(), not_built = Json::object();
-      std::vector<std::string> said;
-      if (!ip) {
-        // There is nothing to ask.
-      } else if (acl.set.rules.empty()) {
-        asked[acl.algorithm] = acl.view.lookup(p.key);
-      } else {
-        for (const std::string& name : acl_algorithm_names()) {
-          std::string why = slow_acl_build(acl.set, name);
-          Result<Image> image = why.empty() ? build_acl(acl.set, name) : Error();
-          if (why.empty() && !image.ok() && !image.error().system) why = image.error().message;
-          if (!why.empty()) {
-            not_built[name] = why;
-            continue;
-          }
-          const Image built = need(std::move(image));
-          asked[name] = need(AclView::open(built)).lookup(p.key);
-        }
-      }
-      for (const auto& [name, found] : asked.items()) {
-        said.push_back(fmt::format("{} {}", name, found.get<uint32_t>()));
-        disagree |= found.get<uint32_t>() != rule;
-      }
-      for (const auto& [name, why] : not_built.items())
-        said.push_back(fmt::format("{} not built ({})", name, why.get<std::string>()));
-      Json near = Json::array();
-      each_near_miss(
-          p.key, rule,
-          !ip         ? 0
-          : rule == 0 ? acl.rules.size()
-                      : rule - 1,
-          1, o.near, [&](uint32_t r) { return acl.rules.rule(r); },
-          [&](uint32_t r) { return std::pair<std::string, uint32_t>(acl.source.file(r), acl.source.line(r)); },
-          [&](uint32_t r, const std::string& fails) {
-            Json one = rule_json(acl, r);
-            one["fails"] = fails;
-            near.push_back(std::move(one));
-          });
-      json["acl"] = {
-          {"match", rule != 0 ? rule_json(acl, rule) : Json(nullptr)}, {"algorithms", asked}, {"near_misses", near}};
-      if (!not_built.empty()) json["acl"]["not_built"] = not_built;
-      if (rule != 0) {
-        t += fmt::format("acl        {} -> {}\n", rule_line(json["acl"]["match"]),
-                         json["acl"]["match"]["action"].get<std::string>());
-      } else {
-        t += fmt::format("acl        no rule matches: {} by default\n", o.policy);
-      }
-      if (ip)
-        t += fmt::format("           algorithms: {}{}\n", fmt::join(said, ", "), disagree ? "  THEY DISAGREE" : "");
-      for (const Json& one : near)
-        t += fmt::format("near miss  {}\n           because {}\n", rule_line(one), one["fails"].get<std::string>());
-      const AclVerb verb = acl.actions.action(rule).verb;
-      if (rule == 0 && o.policy == "deny") drop(DropReason::kAclNoMatch);
-      if (verb == AclVerb::kDeny) drop(DropReason::kAclDeny);
-      if (verb == AclVerb::kMark) t += fmt::format("mark       {}\n", acl.actions.action(rule).mark);
-    }
-  }
-  if (!o.routes.empty()) {
-    const LoadedRoutes routes = load_routes(inputs, route_files, "");
-    if (alive) {
-      const IpAddress dst{p.key.dst_hi, p.key.dst_lo, p.key.family};
-      const uint32_t hop = routes.lookup(dst);
-      Json route{{"destination", to_string(dst)},
-                 {"next_hop", hop != 0 ? Json(std::string(routes.names.name(hop))) : Json(nullptr)}};
-      std::string prefix;
-      uint32_t by_prefix = 0;
-      std::vector<std::string> said;
-      if (!routes.from_image) {
-        for (int length = dst.family == 4 ? 32 : 128; length >= 0 && by_prefix == 0; --length) {
-          const IpPrefix candidate = prefix_around(dst, static_cast<unsigned>(length));
-          by_prefix = routes.rib.find(candidate);
-          if (by_prefix != 0) prefix = to_string(candidate);
-        }
-        route["prefix"] = prefix.empty() ? Json(nullptr) : Json(prefix);
-        disagree |= by_prefix != hop;
-        const auto names = dst.family == 4 ? lpm_algorithm_names4() : lpm_algorithm_names6();
-        for (const std::string& name : names) {
-          LoadedRoutes other =
-              build_loaded_routes(routes.rib, {}, dst.family == 4 ? name : lpm_algorithm_names4().front() + "," + name);
-          const uint32_t found = other.lookup(dst);
-          disagree |= found != hop;
-          route["algorithms"][name] = std::string(other.names.name(found));
-          said.push_back(fmt::format("{} {}", name, other.names.name(found)));
-        }
-      }
-      json["route"] = route;
-      t += hop == 0 ? std::string("route      none\n")
-                    : fmt::format("route      {}next hop {}\n", prefix.empty() ? "" : prefix + " -> ",
-                                  routes.names.name(hop));
-      if (!said.empty()) t += fmt::format("           algorithms: {}\n", fmt::join(said, ", "));
-      p.next_hop = hop;
-      if (hop == 0) drop(DropReason::kNoRoute);
-      if (alive) {
-        AdjacencyModel model;
-        if (o.adjacencies.empty()) {
-          Rib ids;
-          for (uint32_t id = 1; id <= routes.names.count(); ++id) ids.intern(routes.names.name(id));
-          model = default_adjacencies(ids);
-        } else {
-          InputFile file = need(inputs.take(o.adjacencies), Exit::kIo);
-          const std::string text = need(file.table());
-          model = need(routes.from_image ? parse_adjacencies(text, file.name(), routes.names)
-                                         : parse_adjacencies(text, file.name(), routes.rib));
-          print_warnings(model.warnings);
-        }
-        const Image image = need(build_adjacencies(model));
-        const uint8_t ttl = p.ttl;
-        if (DecTtlStage{}(p) != 0) {
-          drop(p.reason);
-          t += fmt::format("ttl        {}: expired\n", ttl);
-        } else {
-          t += fmt::format("edit       {} {} -> {}\n", p.key.family == 4 ? "ttl" : "hop limit", ttl, p.ttl);
-          json["edits"] = {{"ttl", {{"from", ttl}, {"to", p.ttl}}}};
-          const AdjacencyStage rewrite{need(open_adjacencies(image))};
-          if (rewrite(p) != 0 && p.reason == DropReason::kNeedsFragmentation) {
-            // The standard graph has an IPFragmenter there.
-            Ipv4Fragments pieces;
-            if (pieces.start(p.frame + p.l3, p.end - p.l3, p.icmp_detail, true) == FragmentVerdict::kCut) {
-              for (Ipv4Fragments::Piece piece; pieces.next(piece);) ++fragments;
-              t += fmt::format("adjacency  MTU {}, DF is not set: {}\n", p.icmp_detail, counted(fragments, "fragment"));
-            } else {
-              drop(p.reason);
-              t += fmt::format("adjacency  MTU {}, and it cannot be fragmented\n", p.icmp_detail);
-            }
-          } else if (p.reason != DropReason::kNone) {
-            drop(p.reason);
-            t += fmt::format("adjacency  {}\n", describe(p.reason));
-          } else {
-            MacAddress to{}, from{};
-            std::copy(p.bytes(), p.bytes() + 6, to.bytes);
-            std::copy(p.bytes() + 6, p.bytes() + 12, from.bytes);
-            json["adjacency"] = {{"destination", to_string(to)},
-                                 {"source", to_string(from)},
-                                 {"port", p.port},
-                                 {"made_up", o.adjacencies.empty()}};
-            t += fmt::format("adjacency  {} <- {}, port {}{}\n", to_string(to), to_string(from), p.port,
-                             o.adjacencies.empty() ? " (synthetic: no --adjacencies)" : "");
-          }
-        }
-      }
-    }
-  }
-  if (fragments != 0) {
-    verdict = fmt::format("forwarded as {}", counted(fragments, "fragment"));
-    json["verdict"] = {{"forwarded", true}, {"fragments", fragments}};
-  } else if (alive) {
-    verdict = o.routes.empty() ? "passed" : fmt::format("forwarded to port {}", p.port);
-    json["verdict"] = {{"forwarded", true}, {"port", p.port}};
-  }
-  json["agree"] = !disagree;
-  t += fmt::format("verdict    {}\n", verdict);
-  if (json_output()) {
-    print_json(json);
-  } else {
-    print_out(t);
-  }
-  if (disagree)
-    fail(Exit::kCheckFailed, "the algorithms disagree on this packet",
-         "this is a defect of sluice; please report it with the tables");
-  return Exit::kOk;
+  Explanation explanation(o, inputs, frame, wire);
+  explanation.packet();
+  explanation.checks();
+  if (!o.acl.empty()) explanation.acl();
+  if (!o.routes.empty()) explanation.route();
+  return explanation.print();
 }
 
 }  // namespace
@@ -304,27 +348,21 @@ void add_explain(Command root) {
       "sluice explain --hex '0200 0000 0001 ...' --routes rib.txt -o json\n"
       "sluice explain edge.click --in a.pcap --number 17",
       [o] { return explain(*o); });
-  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
-      ->type_name("FILE [NAME=VALUE...]");
-  sub->add_option("--packet", o->packet,
+  sub->add_option("configuration", "FILE [NAME=VALUE...]", o->words,
+                  "A Click file ('-': stdin) and NAME=VALUE for its variables");
+  sub->add_option("--packet", "TEXT", o->packet,
                   "PROTOCOL SRC[:PORT] > DST[:PORT], with tcp, udp, sctp, icmp or ip as the protocol, then [flags SYN] "
-                  "[ttl N] [dscp N] [len N] [df] [frag N] [vlan N]")
-      ->type_name("TEXT");
-  sub->add_option("--hex", o->hex, "The frame from its Ethernet header on, in hexadecimal")->type_name("HEX");
-  sub->add_option("--in", o->capture, "Take the packet from this capture")->type_name("PCAP");
-  sub->add_option("--number", o->number, "Which packet of --in, from 1")
-      ->check(Range(uint64_t{1}, ~uint64_t{0}))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--acl", o->acl, "Access list: rules or an image")->type_name("FILE");
+                  "[ttl N] [dscp N] [len N] [df] [frag N] [vlan N]");
+  sub->add_option("--hex", "HEX", o->hex, "The frame from its Ethernet header on, in hexadecimal");
+  sub->add_option("--in", "PCAP", o->capture, "Take the packet from this capture");
+  sub->add_number("--number", "N", o->number, "Which packet of --in, from 1", Range(uint64_t{1}, ~uint64_t{0}));
+  sub->add_option("--acl", "FILE", o->acl, "Access list: rules or an image");
   add_acl_options(*sub, o->format, o->algorithm);
-  sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
-  sub->add_option("--adjacencies", o->adjacencies, "Adjacency file (default: synthetic ones)")->type_name("FILE");
-  sub->add_option("--default", o->policy, "Action for packets that no rule matches: deny or permit")
-      ->check(OneOf{{"deny", "permit"}})
-      ->type_name("ACTION")
-      ->capture_default_str();
-  sub->add_option("--near", o->near, "Near misses to show")->type_name("N")->capture_default_str();
+  sub->add_option("--routes", "FILE[,FILE]", o->routes, "Route files or an image");
+  sub->add_option("--adjacencies", "FILE", o->adjacencies, "Adjacency file (default: synthetic ones)");
+  sub->add_word("--default", "ACTION", o->policy, "Action for packets that no rule matches: deny or permit",
+                {"deny", "permit"});
+  sub->add_option("--near", "N", o->near, "Near misses to show")->capture_default_str();
 }
 
 }  // namespace sluice::app

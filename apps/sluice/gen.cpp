@@ -64,9 +64,7 @@ struct GenFlags {
 
 void write_text(const std::string& path, const std::string& text, std::string_view what) {
   stop_if_interrupted();
-  AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
-  file.write(text);
-  need(file.commit(), Exit::kIo);
+  write_file(path, text);
   if (path == "-") return;
   if (json_output()) {
     print_json({{"file", path}, {"bytes", text.size()}, {"what", what}});
@@ -135,11 +133,8 @@ Exit gen_routes(const GenFlags& o) {
                fmt::format("{} like {}, seed {}", counted(o.like_count, "route"), o.like, o.seed));
     return Exit::kOk;
   }
-  RoutesOptions r;
-  r.ipv4_count = o.ipv4_count;
-  r.ipv6_count = o.ipv6_count;
-  r.next_hops = o.next_hops;
-  r.seed = o.seed;
+  const RoutesOptions r{
+      .ipv4_count = o.ipv4_count, .ipv6_count = o.ipv6_count, .next_hops = o.next_hops, .seed = o.seed};
   write_text(o.out, need(generate_routes(r), Exit::kUsage),
              fmt::format("{} and {}, seed {}", counted(o.ipv4_count, "IPv4 route"), counted(o.ipv6_count, "IPv6 route"),
                          o.seed));
@@ -232,13 +227,8 @@ Exit gen_graphs(const GenFlags& o) {
     std::filesystem::create_directories(folder, error);
     if (error) fail(Exit::kIo, fmt::format("{}: cannot create this directory: {}", folder, error.message()));
     need(write_graph_inputs(graph, folder), Exit::kIo);
-    const auto write = [&](const char* name, const std::string& text) {
-      AtomicFile file = need(AtomicFile::create(folder + "/" + name), Exit::kIo);
-      file.write(text);
-      need(file.commit(), Exit::kIo);
-    };
-    if (!graph.qos.empty()) write("classes.qos", graph.qos);
-    write("graph.click", click_text(graph, folder, folder, fmt::format("g{}_", graph.seed)));
+    if (!graph.qos.empty()) write_file(folder + "/classes.qos", graph.qos);
+    write_file(folder + "/graph.click", click_text(graph, folder, folder, fmt::format("g{}_", graph.seed)));
   }
   const std::string what = fmt::format("{}, seeds {} to {}", counted(o.count, "graph"), o.seed, o.seed + o.count - 1);
   if (json_output()) {
@@ -250,11 +240,116 @@ Exit gen_graphs(const GenFlags& o) {
 }
 
 void add_common(Command sub, GenFlags& o) {
-  sub.add_option("--out", o.out, "Output file ('-': stdout), created when complete")
-      ->type_name("FILE")
-      ->capture_default_str();
-  sub.add_option("--seed", o.seed, "The same seed gives the same bytes, on every machine")
+  sub.add_option("--out", "FILE", o.out, "Output file ('-': stdout), created when complete")->capture_default_str();
+  sub.add_option("--seed", "N", o.seed, "The same seed gives the same bytes, on every machine")->capture_default_str();
+}
+
+void add_gen_rules(Command gen) {
+  auto o = std::make_shared<GenFlags>();
+  Command rules = add_subcommand(
+      gen, "rules", "Subcommands", "A rule set with the shape of access lists, firewalls or IP chains",
+      "sluice gen rules --shape acl --count 10000 > acl.rules\nsluice gen rules --count 1000 --ipv6 0.3 "
+      "--language native --out mixed.acl\nsluice gen rules --like edge.acl --count 500000 --out large.acl",
+      [o] { return gen_rules(*o); });
+  auto shape = rules->add_word("--shape", "SHAPE", o->shape, "acl, fw or ipc", {"acl", "fw", "ipc"});
+  rules->add_number("--count", "N", o->count, "Rules, 10 to 1000000", Range(10u, 1'000'000u));
+  auto ipv6 = rules->add_option("--ipv6", "FRACTION", o->ipv6, "Fraction of the rules that are IPv6, 0 to 1")
+                  ->check(Range(0.0, 1.0));
+  auto last = rules->add_flag("--default-rule", o->default_rule, "Add a last rule that matches everything");
+  auto rules_like =
+      rules
+          ->add_option("--like", o->like,
+                       "Match the statistics of this rule file: a sample of it, or copies at other addresses")
+          ->excludes(shape, ipv6, last)
+          ->type_name("FILE");
+  add_format_option(*rules, o->format, "the --like file")->needs(rules_like);
+  rules
+      ->add_option("--language", "LANGUAGE", o->language,
+                   "auto (ClassBench; native with IPv6, or if --like is not a ClassBench file), classbench or native")
+      ->check(OneOf{{"auto", "classbench", "native"}});
+  add_common(*rules, *o);
+}
+
+void add_gen_routes(Command gen) {
+  auto o = std::make_shared<GenFlags>();
+  Command routes =
+      add_subcommand(gen, "routes", "Subcommands", "A routing table with the shape of a full Internet table",
+                     "sluice gen routes --out rib.txt\nsluice gen routes --ipv4 10000 --ipv6 0 --next-hops 16\n"
+                     "sluice gen routes --count 4000000 --like rib.mrt.bz2 --out large.txt",
+                     [o] { return gen_routes(*o); });
+  routes->add_number("--ipv4", "N", o->ipv4_count, "IPv4 routes", Range(0u, 2'000'000u));
+  routes->add_number("--ipv6", "N", o->ipv6_count, "IPv6 routes", Range(0u, 2'000'000u));
+  routes->add_number("--next-hops", "N", o->next_hops, "Next hops, written 1..N", Range(1u, 65'535u));
+  auto like = routes->add_option("--like", "FILE[,FILE]", o->like,
+                                 "Use the prefixes of these route files, sampled or split to --count");
+  routes->add_option("--count", o->like_count, "With --like: routes of both families together")
+      ->check(Range(0u, 4'000'000u))
+      ->needs(like)
       ->type_name("N")
+      ->capture_default_str();
+  add_common(*routes, *o);
+}
+
+void add_gen_trace(Command gen) {
+  auto o = std::make_shared<GenFlags>();
+  Command trace = add_subcommand(
+      gen, "trace", "Subcommands", "A ClassBench trace whose packets are drawn from a rule file",
+      "sluice gen trace --rules acl.rules --packets 100000 --out acl.trace", [o] { return gen_trace(*o); });
+  trace->add_option("--rules", "FILE", o->rules, "Rule file, IPv4")->required();
+  add_format_option(*trace, o->format);
+  trace->add_option("--packets", "N", o->packets, "Number of packets")->capture_default_str();
+  add_common(*trace, *o);
+}
+
+void add_gen_traffic(Command gen) {
+  auto o = std::make_shared<GenFlags>();
+  Command traffic =
+      add_subcommand(gen, "traffic", "Subcommands", "A capture of five-tuple flows with Zipf popularity",
+                     "sluice gen traffic --packets 1000000 --flows 50000 --out t.pcap\nsluice gen traffic --rules "
+                     "fw.acl --routes rib.txt --malformed 0.01 --out t.pcap.gz\nsluice gen traffic --dscp "
+                     "ef=5,af41=15,default=80 --out classes.pcap",
+                     [o] { return gen_traffic(*o); });
+  traffic->add_option("--packets", "N", o->packets, "Number of packets")->capture_default_str();
+  traffic->add_number("--flows", "N", o->flows, "Five-tuples", Range(1u, 16'777'216u));
+  traffic->add_number("--zipf", "Z", o->zipf, "Popularity of the k-th flow is k^-Z; 0 is uniform", Range(0.0, 8.0));
+  traffic
+      ->add_option("--mix", "MIX", o->mix,
+                   "imix (7:4:1 of 64, 570, 1518; the default), imix-stockholm (IP 40, 576, 1500) or fixed")
+      ->check(OneOf{{"imix", "imix-stockholm", "fixed"}});
+  traffic->add_option("--size", "BYTES", o->size, "Frame size with FCS of every packet (default of --mix fixed: 64)")
+      ->check(Range(64u, 9618u));
+  traffic->add_option("--ipv6", "FRACTION", o->ipv6, "Fraction of the flows that are IPv6")->check(Range(0.0, 1.0));
+  traffic->add_option("--vlan", "FRACTION", o->vlan, "Fraction of the flows with an 802.1Q tag")
+      ->check(Range(0.0, 1.0));
+  traffic->add_option(
+      "--dscp", "CLASS=PART,...", o->dscp,
+      "Classes of the flows and their parts, in any scale: each flow keeps one DSCP (default: all flows 0)");
+  traffic
+      ->add_option("--malformed", "FRACTION", o->malformed,
+                   "Fraction of the packets that are malformed, in one of ten ways")
+      ->check(Range(0.0, 1.0));
+  traffic->add_option("--rules", "FILE", o->rules, "Draw flows from these rules");
+  add_format_option(*traffic, o->format);
+  traffic->add_option("--routes", "FILE[,FILE]", o->routes, "Draw destinations from these routes");
+  add_common(*traffic, *o);
+}
+
+void add_gen_graphs(Command gen) {
+  auto o = std::make_shared<GenFlags>();
+  o->count = 1;
+  o->out = "graphs";
+  Command graphs = add_subcommand(
+      gen, "graphs", "Subcommands", "Random graphs with branches that meet again, each with its tables and packets",
+      "sluice gen graphs --seed 7 --out g\nsluice run g/7/graph.click --device emu --records frame",
+      [o] { return gen_graphs(*o); });
+  graphs->add_number("--count", "N", o->count,
+                     "Graphs, with consecutive seeds; some cannot run, as `sluice check` says", Range(1u, 10'000u));
+  graphs
+      ->add_option("--out", "FOLDER", o->out,
+                   "Folder: a folder named by the seed for each graph, with graph.click, its captures and tables, and "
+                   "classes.qos where it has classes")
+      ->capture_default_str();
+  graphs->add_option("--seed", "N", o->seed, "Of the first; the same seed gives the same graph, on every machine")
       ->capture_default_str();
 }
 
@@ -268,138 +363,11 @@ void add_gen(Command root) {
       "1000000 --out t.pcap",
       nullptr);
   gen->require_subcommand(1);
-  const Range fraction = Range(0.0, 1.0);
-
-  auto r = std::make_shared<GenFlags>();
-  Command rules = add_subcommand(
-      *gen, "rules", "Subcommands", "A rule set with the shape of access lists, firewalls or IP chains",
-      "sluice gen rules --shape acl --count 10000 > acl.rules\nsluice gen rules --count 1000 --ipv6 0.3 "
-      "--language native --out mixed.acl\nsluice gen rules --like edge.acl --count 500000 --out large.acl",
-      [r] { return gen_rules(*r); });
-  auto shape = rules->add_option("--shape", r->shape, "acl, fw or ipc")
-                   ->check(OneOf{{"acl", "fw", "ipc"}})
-                   ->type_name("SHAPE")
-                   ->capture_default_str();
-  rules->add_option("--count", r->count, "Rules, 10 to 1000000")
-      ->check(Range(10u, 1'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  auto ipv6 = rules->add_option("--ipv6", r->ipv6, "Fraction of the rules that are IPv6, 0 to 1")
-                  ->check(fraction)
-                  ->type_name("FRACTION");
-  auto last = rules->add_flag("--default-rule", r->default_rule, "Add a last rule that matches everything");
-  auto rules_like =
-      rules
-          ->add_option("--like", r->like,
-                       "Match the statistics of this rule file: a sample of it, or copies at other addresses")
-          ->excludes(shape, ipv6, last)
-          ->type_name("FILE");
-  add_format_option(*rules, r->format, "the --like file")->needs(rules_like);
-  rules
-      ->add_option("--language", r->language,
-                   "auto (ClassBench; native with IPv6, or if --like is not a ClassBench file), classbench or native")
-      ->check(OneOf{{"auto", "classbench", "native"}})
-      ->type_name("LANGUAGE");
-  add_common(*rules, *r);
-
-  auto n = std::make_shared<GenFlags>();
-  Command routes =
-      add_subcommand(*gen, "routes", "Subcommands", "A routing table with the shape of a full Internet table",
-                     "sluice gen routes --out rib.txt\nsluice gen routes --ipv4 10000 --ipv6 0 --next-hops 16\n"
-                     "sluice gen routes --count 4000000 --like rib.mrt.bz2 --out large.txt",
-                     [n] { return gen_routes(*n); });
-  routes->add_option("--ipv4", n->ipv4_count, "IPv4 routes")
-      ->check(Range(0u, 2'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  routes->add_option("--ipv6", n->ipv6_count, "IPv6 routes")
-      ->check(Range(0u, 2'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  routes->add_option("--next-hops", n->next_hops, "Next hops, written 1..N")
-      ->check(Range(1u, 65'535u))
-      ->type_name("N")
-      ->capture_default_str();
-  auto like =
-      routes->add_option("--like", n->like, "Use the prefixes of these route files, sampled or split to --count")
-          ->type_name("FILE[,FILE]");
-  routes->add_option("--count", n->like_count, "With --like: routes of both families together")
-      ->check(Range(0u, 4'000'000u))
-      ->needs(like)
-      ->type_name("N")
-      ->capture_default_str();
-  add_common(*routes, *n);
-
-  auto t = std::make_shared<GenFlags>();
-  Command trace = add_subcommand(
-      *gen, "trace", "Subcommands", "A ClassBench trace whose packets are drawn from a rule file",
-      "sluice gen trace --rules acl.rules --packets 100000 --out acl.trace", [t] { return gen_trace(*t); });
-  trace->add_option("--rules", t->rules, "Rule file, IPv4")->required()->type_name("FILE");
-  add_format_option(*trace, t->format);
-  trace->add_option("--packets", t->packets, "Number of packets")->type_name("N")->capture_default_str();
-  add_common(*trace, *t);
-
-  auto p = std::make_shared<GenFlags>();
-  Command traffic =
-      add_subcommand(*gen, "traffic", "Subcommands", "A capture of five-tuple flows with Zipf popularity",
-                     "sluice gen traffic --packets 1000000 --flows 50000 --out t.pcap\nsluice gen traffic --rules "
-                     "fw.acl --routes rib.txt --malformed 0.01 --out t.pcap.gz\nsluice gen traffic --dscp "
-                     "ef=5,af41=15,default=80 --out classes.pcap",
-                     [p] { return gen_traffic(*p); });
-  traffic->add_option("--packets", p->packets, "Number of packets")->type_name("N")->capture_default_str();
-  traffic->add_option("--flows", p->flows, "Five-tuples")
-      ->check(Range(1u, 16'777'216u))
-      ->type_name("N")
-      ->capture_default_str();
-  traffic->add_option("--zipf", p->zipf, "Popularity of the k-th flow is k^-Z; 0 is uniform")
-      ->check(Range(0.0, 8.0))
-      ->type_name("Z")
-      ->capture_default_str();
-  traffic
-      ->add_option("--mix", p->mix,
-                   "imix (7:4:1 of 64, 570, 1518; the default), imix-stockholm (IP 40, 576, 1500) or fixed")
-      ->check(OneOf{{"imix", "imix-stockholm", "fixed"}})
-      ->type_name("MIX");
-  traffic->add_option("--size", p->size, "Frame size with FCS of every packet (default of --mix fixed: 64)")
-      ->check(Range(64u, 9618u))
-      ->type_name("BYTES");
-  traffic->add_option("--ipv6", p->ipv6, "Fraction of the flows that are IPv6")->check(fraction)->type_name("FRACTION");
-  traffic->add_option("--vlan", p->vlan, "Fraction of the flows with an 802.1Q tag")
-      ->check(fraction)
-      ->type_name("FRACTION");
-  traffic
-      ->add_option(
-          "--dscp", p->dscp,
-          "Classes of the flows and their parts, in any scale: each flow keeps one DSCP (default: all flows 0)")
-      ->type_name("CLASS=PART,...");
-  traffic->add_option("--malformed", p->malformed, "Fraction of the packets that are malformed, in one of ten ways")
-      ->check(fraction)
-      ->type_name("FRACTION");
-  traffic->add_option("--rules", p->rules, "Draw flows from these rules")->type_name("FILE");
-  add_format_option(*traffic, p->format);
-  traffic->add_option("--routes", p->routes, "Draw destinations from these routes")->type_name("FILE[,FILE]");
-  add_common(*traffic, *p);
-
-  auto g = std::make_shared<GenFlags>();
-  g->count = 1;
-  g->out = "graphs";
-  Command graphs = add_subcommand(
-      *gen, "graphs", "Subcommands", "Random graphs with branches that meet again, each with its tables and packets",
-      "sluice gen graphs --seed 7 --out g\nsluice run g/7/graph.click --device emu --records frame",
-      [g] { return gen_graphs(*g); });
-  graphs->add_option("--count", g->count, "Graphs, with consecutive seeds; some cannot run, as `sluice check` says")
-      ->check(Range(1u, 10'000u))
-      ->type_name("N")
-      ->capture_default_str();
-  graphs
-      ->add_option("--out", g->out,
-                   "Folder: a folder named by the seed for each graph, with graph.click, its captures and tables, and "
-                   "classes.qos where it has classes")
-      ->type_name("FOLDER")
-      ->capture_default_str();
-  graphs->add_option("--seed", g->seed, "Of the first; the same seed gives the same graph, on every machine")
-      ->type_name("N")
-      ->capture_default_str();
+  add_gen_rules(*gen);
+  add_gen_routes(*gen);
+  add_gen_trace(*gen);
+  add_gen_traffic(*gen);
+  add_gen_graphs(*gen);
 }
 
 }  // namespace sluice::app

@@ -52,11 +52,7 @@ PriorityOptions priorities_of(const RunFlags& o, const QosModel* qos) {
 }
 
 void print_named(const char* name, const std::string& what) {
-  if (json_output()) {
-    print_json(Json{{name, what}});
-  } else {
-    print_out(what);
-  }
+  print_result(Json{{name, what}}, what);
 }
 
 // Packets per batch of a run without live ports, devices or classes of its own: what a batch costs by itself is shared

@@ -104,9 +104,9 @@ Option add_format_option(Command sub, std::string& format, std::string_view of) 
 
 void add_acl_options(Command sub, std::string& format, std::string& algorithm) {
   add_format_option(sub, format)->capture_default_str();
-  sub.add_option("--algorithm", algorithm,
-                 fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm))
-      ->type_name("NAME");
+  sub.add_option(
+      "--algorithm", "NAME", algorithm,
+      fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm));
 }
 
 std::string check_acl_algorithm(const std::string& name) {
@@ -387,8 +387,7 @@ void in_parallel(unsigned workers, size_t n, const std::function<void(size_t, si
 void add_list_options(Command sub, ListFiles& files) {
   for (const TableKind* kind : table_kinds()) {
     if (!kind->is_list()) continue;
-    sub->add_option("--" + kind->option, files[kind], fmt::format("Lines of a {}, or an image", kind->words))
-        ->type_name("FILE");
+    sub->add_option("--" + kind->option, "FILE", files[kind], fmt::format("Lines of a {}, or an image", kind->words));
   }
 }
 

@@ -71,10 +71,9 @@ std::string reloads_text(const Json& tables) {
 
 void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option(
-         "--control", flags.control,
-         "Serve 'sluice show', 'sluice acl' and the like at this Unix socket; auto (default with live ports): in "
-         "$XDG_RUNTIME_DIR/sluice or /run/sluice; none")
-      ->type_name("PATH|auto|none");
+      "--control", "PATH|auto|none", flags.control,
+      "Serve 'sluice show', 'sluice acl' and the like at this Unix socket; auto (default with live ports): in "
+      "$XDG_RUNTIME_DIR/sluice or /run/sluice; none");
   sub.add_option(
          "--http", flags.http,
          "Serve a live page, /metrics (Prometheus), /healthz and /api/v1 (JSON) at this address during the run; "
@@ -83,10 +82,9 @@ void add_live_options(Command sub, LiveFlags& flags) {
           [](const std::string& where) { return where.empty() ? std::string() : HttpSocket::check(with_port(where)); })
       ->type_name("ADDRESS[:PORT]");
   sub.add_option(
-         "--http-token", flags.http_token,
-         "With --http: require the content of this file as bearer token or as password; needed if other machines "
-         "reach the address")
-      ->type_name("FILE");
+      "--http-token", "FILE", flags.http_token,
+      "With --http: require the content of this file as bearer token or as password; needed if other machines "
+      "reach the address");
   sub.add_flag("--wait", flags.wait,
                "After the last packet, when all outputs are written, keep running until SIGINT, SIGTERM or SIGHUP");
   sub.add_flag("--repeat", flags.repeat,
@@ -96,17 +94,14 @@ void add_live_options(Command sub, LiveFlags& flags) {
          "With --control: refuse a change if all tables, old and new, would take more than this (such as 512MiB)")
       ->as_size()
       ->type_name("SIZE");
-  sub.add_option("--hits", flags.hits,
-                 "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)")
-      ->type_name("FILE");
-  sub.add_option("--log-rate", flags.log_rate,
-                 "Packets per second, and burst, that each rule with 'log' logs; further packets are counted")
-      ->check(Range(uint64_t{1}, RuleLog::kMostRate))
-      ->type_name("N")
-      ->capture_default_str();
+  sub.add_option("--hits", "FILE", flags.hits,
+                 "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)");
+  sub.add_number("--log-rate", "N", flags.log_rate,
+                 "Packets per second, and burst, that each rule with 'log' logs; further packets are counted",
+                 Range(uint64_t{1}, RuleLog::kMostRate));
   sub.add_flag("--dscp", flags.dscp,
                "Count the bytes that come in by DSCP, for the report and 'sluice show runtime --dscp'");
-  sub.add_option("--top-rules", flags.top, "Also show the N rules with the most packets")->type_name("N");
+  sub.add_option("--top-rules", "N", flags.top, "Also show the N rules with the most packets");
 }
 
 LiveRun::LiveRun(const LiveFlags& flags, bool live_ports) : flags_(flags), notice_(ServiceNotice::from_environment()) {

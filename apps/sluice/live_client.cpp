@@ -12,10 +12,9 @@ constexpr uint64_t kAnswerLimitNs = 600'000'000'000;  // a large table takes its
 }  // namespace
 
 void add_socket_option(Command sub, ClientFlags& flags) {
-  sub.add_option("--socket,--control", flags.socket,
+  sub.add_option("--socket,--control", "PATH", flags.socket,
                  "Socket of the run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice "
-                 "or /run/sluice)")
-      ->type_name("PATH");
+                 "or /run/sluice)");
 }
 
 std::string socket_of(const ClientFlags& flags) {

@@ -180,18 +180,13 @@ Exit save_to(ClientFlags flags, const std::string& folder) {
                      printable(line));
   }
   if (texts.empty()) t = "nothing was changed since its files were read\n";
-  if (json_output()) {
-    print_json(Json{{"saved", saved}});
-  } else {
-    print_out(t);
-  }
+  print_result(Json{{"saved", saved}}, t);
   return Exit::kOk;
 }
 
 std::function<Exit()> add_save_option(Command sub, const AskedFor& asked) {
   auto folder = std::make_shared<std::string>();
-  sub.add_option("--to", *folder, "Write each changed table into a file of its own in this directory")
-      ->type_name("DIRECTORY");
+  sub.add_option("--to", "DIRECTORY", *folder, "Write each changed table into a file of its own in this directory");
   return [folder, &asked] { return folder->empty() ? show_answer(asked) : save_to(asked, *folder); };
 }
 

@@ -114,34 +114,27 @@ void read_rate(const std::string& text, SendOptions& options) {
 
 void add_method_option(Command sub, std::string& method, const std::string& what) {
   const std::vector<std::string> names = port_method_names();
-  sub.add_option("--method", method,
+  sub.add_option("--method", "METHOD", method,
                  fmt::format("{}: {} (default: the fastest that works here)", what, fmt::join(names, ", ")))
-      ->check(OneOf{names})
-      ->type_name("METHOD");
+      ->check(OneOf{names});
 }
 
 void add_port_options(Command sub, PortFlags& flags) {
-  sub.add_option("--port", flags.ports,
+  sub.add_option("--port", "NAME=METHOD:DEVICE", flags.ports,
                  "Names a live port for --in and --out: NAME=METHOD:DEVICE, such as lan=af_xdp:eth0 or wan=dpdk:0; may "
                  "be repeated")
-      ->type_name("NAME=METHOD:DEVICE")
       ->take_all();
   add_method_option(sub, flags.method, "How interfaces of --in and --out are opened");
-  sub.add_option("--queues", flags.queues,
+  sub.add_option("--queues", "N", flags.queues,
                  "RX and TX queues per live port (default: one per worker, as far as the device has them)")
-      ->check(Range(1u, kMaxPortQueues))
-      ->type_name("N");
+      ->check(Range(1u, kMaxPortQueues));
   sub.add_flag("--promiscuous", flags.promiscuous, "Receive frames to other link-layer addresses too");
-  sub.add_option("--poll", flags.poll,
-                 "How workers wait for packets of live ports: spin (never sleep), adaptive (sleep after 20 us without "
-                 "packets) or interrupt (sleep at once)")
-      ->check(OneOf{{"spin", "adaptive", "interrupt"}})
-      ->type_name("MODE")
-      ->capture_default_str();
-  sub.add_option("--cores", flags.cores, "Cores that workers run on, one each in turn, such as 2-5 or 1,3")
-      ->type_name("LIST");
-  sub.add_option("--ready-file", flags.ready_file, "Create this file when all ports are open and packets flow")
-      ->type_name("FILE");
+  sub.add_word("--poll", "MODE", flags.poll,
+               "How workers wait for packets of live ports: spin (never sleep), adaptive (sleep after 20 us without "
+               "packets) or interrupt (sleep at once)",
+               {"spin", "adaptive", "interrupt"});
+  sub.add_option("--cores", "LIST", flags.cores, "Cores that workers run on, one each in turn, such as 2-5 or 1,3");
+  sub.add_option("--ready-file", "FILE", flags.ready_file, "Create this file when all ports are open and packets flow");
 }
 
 std::optional<DeviceArguments> device_arguments(const std::string& value, const PortFlags& flags) {

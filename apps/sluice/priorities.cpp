@@ -19,13 +19,11 @@ void add_priority_options(Command sub, PriorityFlags& flags) {
       ->delimiter(',')
       ->type_name("N,...")
       ->needs(on);
-  sub.add_option("--chunk", flags.chunk, "With --priorities: packets of one class that a worker takes at a time")
-      ->check(Range(1u, Batch::kMaxPackets))
-      ->type_name("N")
-      ->capture_default_str()
+  sub.add_number("--chunk", "N", flags.chunk, "With --priorities: packets of one class that a worker takes at a time",
+                 Range(1u, Batch::kMaxPackets))
       ->needs(on);
-  sub.add_option("--chunk-timeout", flags.timeout, "With --priorities: longest time to fill a chunk (ns, us, ms, s)")
-      ->type_name("TIME")
+  sub.add_option("--chunk-timeout", "TIME", flags.timeout,
+                 "With --priorities: longest time to fill a chunk (ns, us, ms, s)")
       ->capture_default_str()
       ->needs(on);
   sub.add_flag("--drop-when-full", flags.drop_when_full,

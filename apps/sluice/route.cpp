@@ -3,13 +3,13 @@
 #include <tuple>
 
 #include "app.h"
-#include "confine.h"
 #include "control/json.h"
 #include "control/route_report.h"
 #include "devices.h"
 #include "formats/address_list.h"
 #include "formats/adjacency_text.h"
 #include "inputs.h"
+#include "lookup_results.h"
 #include "net/text.h"
 
 namespace sluice::app {
@@ -84,29 +84,78 @@ Exit explain(const RouteFlags& o) {
   hops.extend(rib.next_hops());
   hops.settle([&](const IpAddress& a) { return rib.match(a); });
   const Json json = need(explain_routes(rib, {{"adj", &hops}}, o.explain, o.from, o.count), Exit::kUsage);
-  if (json_output()) {
-    print_json(json);
-  } else {
-    print_out(route_explanation_text(json));
-  }
+  print_result(json, route_explanation_text(json));
   return Exit::kOk;
 }
+
+// Looks up blocks of addresses: of each family at once on the host.
+class HopFinder {
+ public:
+  HopFinder(const LoadedRoutes& routes, unsigned workers) : routes_(routes), workers_(workers) {}
+
+  // Splits `addresses` by family, outside of what is timed.
+  void take(const std::vector<IpAddress>& addresses) {
+    for (auto* v : {&at4_, &at6_, &address4_}) v->clear();
+    hi_.clear();
+    lo_.clear();
+    for (uint32_t i = 0; i < addresses.size(); ++i) {
+      const IpAddress& a = addresses[i];
+      if (a.family == 4) {
+        at4_.push_back(i);
+        address4_.push_back(static_cast<uint32_t>(a.lo));
+      } else if (a.family == 6) {
+        at6_.push_back(i);
+        hi_.push_back(a.hi);
+        lo_.push_back(a.lo);
+      }
+    }
+    hop4_.resize(at4_.size());
+    hop6_.resize(at6_.size());
+  }
+  void on_host(std::vector<uint32_t>& found) {
+    in_parallel(workers_, at4_.size(),
+                [&](size_t b, size_t e) { routes_.lookup4(address4_.data() + b, hop4_.data() + b, e - b); });
+    in_parallel(workers_, at6_.size(),
+                [&](size_t b, size_t e) { routes_.lookup6(hi_.data() + b, lo_.data() + b, hop6_.data() + b, e - b); });
+    for (size_t i = 0; i < at4_.size(); ++i) found[at4_[i]] = hop4_[i];
+    for (size_t i = 0; i < at6_.size(); ++i) found[at6_[i]] = hop6_[i];
+  }
+  // False: the device answers no more.
+  bool on_device(DeviceLookup& device, const std::vector<IpAddress>& addresses, std::vector<uint32_t>& found) {
+    keys_.assign(addresses.size(), FlowKey{});
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      keys_[i].family = static_cast<uint8_t>(addresses[i].family);
+      keys_[i].dst_hi = addresses[i].hi;
+      keys_[i].dst_lo = addresses[i].lo;
+    }
+    if (!device.run(keys_, results_)) return false;
+    for (size_t i = 0; i < keys_.size(); ++i) found[i] = results_[i].next_hop;
+    return true;
+  }
+
+ private:
+  const LoadedRoutes& routes_;
+  unsigned workers_;
+  std::vector<uint32_t> at4_, at6_, address4_, hop4_, hop6_;
+  std::vector<uint64_t> hi_, lo_;
+  std::vector<FlowKey> keys_;
+  std::vector<KeyResult> results_;
+};
 
 Exit route(const RouteFlags& o) {
   if (!o.explain.empty()) return explain(o);
   if (!o.adjacencies.empty()) fail(Exit::kUsage, "--adjacencies needs --explain");
   exactly_one(!o.addresses.empty(), !o.capture.empty(), "--addresses or --in");
-  const bool inside = json_output() && o.out.empty();
+  LookupResults results(o.out);
   RunFiles files = command_files();
-  for (const std::string& routes : split_route_files(o.routes)) files.input("--routes", path_of_route_file(routes));
+  const std::vector<std::string> route_files = split_route_files(o.routes);
+  for (const std::string& routes : route_files) files.input("--routes", path_of_route_file(routes));
   files.input("--addresses", o.addresses);
   files.input("--in", o.capture);
-  if (!inside) output_file(files, o.out);
+  results.declare(files);
   check_files(files);
   check_lpm_algorithms(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
-  const std::string& device = devices.label;
-  const std::vector<std::string> route_files = split_route_files(o.routes);
   NamedInputs named = {{"--addresses", o.addresses}, {"--in", o.capture}};
   add_route_inputs(named, "--routes", route_files);
   InputSet inputs = open_inputs(named);
@@ -114,120 +163,64 @@ Exit route(const RouteFlags& o) {
   const LoadedRoutes routes = load_routes(inputs, route_files, route_algorithms_on(devices, o.algorithm).text());
 
   std::unique_ptr<DeviceLookup> on_device;
-  std::vector<KeyResult> results_of;
-  std::vector<FlowKey> keys;
   if (!devices.options.devices.empty()) {
     TableSet tables;
     tables.routes["routes"] = routes.image;
     on_device = std::make_unique<DeviceLookup>(devices, "IPRoute(TABLE routes)", std::move(tables));
   }
 
-  const EndsInOrder in_order;
-  AtomicFile file;
-  if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
-  // What is left to read is open.
-  if (devices.label == "cpu" || devices.label.starts_with("emu")) {
-    refuse_calls();
-    refuse_files({}, {o.out});
-  }
-  Json results = Json::array();
+  results.begin(devices.label);
+  HopFinder finder(routes, o.workers);
   uint64_t looked_up = 0, matched = 0;
   double seconds = 0;
   std::vector<IpAddress> addresses;
-  std::vector<uint32_t> found, at4, at6, address4, hop4, hop6;
-  std::vector<uint64_t> hi, lo;
-  std::string lines;
+  std::vector<uint32_t> found;
   Progress progress("routing");
   while (true) {
     source.next(addresses);
     if (addresses.empty()) break;
-    for (auto* v : {&at4, &at6, &address4}) v->clear();
-    hi.clear();
-    lo.clear();
-    for (uint32_t i = 0; i < addresses.size(); ++i) {
-      const IpAddress& a = addresses[i];
-      if (a.family == 4) {
-        at4.push_back(i);
-        address4.push_back(static_cast<uint32_t>(a.lo));
-      } else if (a.family == 6) {
-        at6.push_back(i);
-        hi.push_back(a.hi);
-        lo.push_back(a.lo);
-      }
-    }
+    finder.take(addresses);
     found.assign(addresses.size(), 0);
-    hop4.resize(at4.size());
-    hop6.resize(at6.size());
     const Stopwatch lookup;
-    bool answered = false;
-    if (on_device != nullptr) {
-      keys.assign(addresses.size(), FlowKey{});
-      for (size_t i = 0; i < addresses.size(); ++i) {
-        keys[i].family = static_cast<uint8_t>(addresses[i].family);
-        keys[i].dst_hi = addresses[i].hi;
-        keys[i].dst_lo = addresses[i].lo;
-      }
-      answered = on_device->run(keys, results_of);
-      for (size_t i = 0; answered && i < keys.size(); ++i) found[i] = results_of[i].next_hop;
-    }
-    if (!answered) {
-      in_parallel(o.workers, at4.size(),
-                  [&](size_t b, size_t e) { routes.lookup4(address4.data() + b, hop4.data() + b, e - b); });
-      in_parallel(o.workers, at6.size(),
-                  [&](size_t b, size_t e) { routes.lookup6(hi.data() + b, lo.data() + b, hop6.data() + b, e - b); });
-      for (size_t i = 0; i < at4.size(); ++i) found[at4[i]] = hop4[i];
-      for (size_t i = 0; i < at6.size(); ++i) found[at6[i]] = hop6[i];
-    }
+    if (on_device == nullptr || !finder.on_device(*on_device, addresses, found)) finder.on_host(found);
     seconds += lookup.seconds();
     looked_up += addresses.size();
-    lines.clear();
     for (uint32_t hop : found) {
       matched += hop != 0 ? 1 : 0;
-      if (inside) {
-        results.push_back(hop == 0 ? Json(nullptr) : Json(std::string(routes.names.name(hop))));
+      if (results.inside) {
+        results.list.push_back(hop == 0 ? Json(nullptr) : Json(std::string(routes.names.name(hop))));
       } else {
-        lines += routes.names.name(hop);
-        lines += '\n';
+        results.lines += routes.names.name(hop);
+        results.lines += '\n';
       }
     }
-    if (!inside) {
-      file.write(lines);
-      if (!file.ok()) break;
-    }
+    if (!results.write()) break;
     progress.update(looked_up);
     if (interrupted().load(std::memory_order_relaxed)) break;
   }
   progress.clear();
   const bool partial = source.damage() || (interrupted().load() && !source.ended());
-  const Ending ending = partial ? Ending::kPartial : Ending::kWhole;
-  const std::string place = inside ? std::string() : file.path_of(ending);
-  if (!inside) need(file.commit(ending), Exit::kIo);
   const double rate = seconds > 0 ? static_cast<double>(looked_up) / seconds : 0;
-  if (json_output()) {
-    Json json{{"addresses", looked_up},
-              {"matched", matched},
-              {"seconds", seconds},
-              {"lookups_per_second", rate},
-              {"algorithm4", routes.algorithm4},
-              {"algorithm6", routes.algorithm6},
-              {"device", device},
-              {"workers", o.workers},
-              {"next_hops", routes.names.count()},
-              {"parse_seconds", routes.parse_seconds},
-              {"build_seconds", routes.build_seconds},
-              {"partial", partial}};
-    if (!routes.from_image) {
-      json["routes4"] = routes.rib.routes4().size();
-      json["routes6"] = routes.rib.routes6().size();
-    }
-    if (inside) json["results"] = std::move(results);
-    print_json(json);
-  } else {
-    note(fmt::format("{}, {} with a route, {} ({}), {} for IPv4 and {} for IPv6 on {}", counted(looked_up, "address"),
-                     with_commas(matched), human_seconds(seconds), human_rate(rate, "lookups"), routes.algorithm4,
-                     routes.algorithm6, device));
+  Json json{{"addresses", looked_up},
+            {"matched", matched},
+            {"seconds", seconds},
+            {"lookups_per_second", rate},
+            {"algorithm4", routes.algorithm4},
+            {"algorithm6", routes.algorithm6},
+            {"device", devices.label},
+            {"workers", o.workers},
+            {"next_hops", routes.names.count()},
+            {"parse_seconds", routes.parse_seconds},
+            {"build_seconds", routes.build_seconds},
+            {"partial", partial}};
+  if (!routes.from_image) {
+    json["routes4"] = routes.rib.routes4().size();
+    json["routes6"] = routes.rib.routes6().size();
   }
-  return partial ? end_partial({place}, source.damage()) : Exit::kOk;
+  return results.end(partial, source.damage(), std::move(json),
+                     fmt::format("{}, {} with a route, {} ({}), {} for IPv4 and {} for IPv6 on {}",
+                                 counted(looked_up, "address"), with_commas(matched), human_seconds(seconds),
+                                 human_rate(rate, "lookups"), routes.algorithm4, routes.algorithm6, devices.label));
 }
 
 }  // namespace
@@ -243,32 +236,27 @@ void add_route(Command root) {
       "echo 8.8.8.8 | sluice route --routes rib.img --addresses -\n"
       "sluice route --routes bview.mrt.gz,static.txt,source=static,preference=1 --explain 8.8.8.8",
       [o] { return route(*o); });
-  sub->add_option("--routes", o->routes,
+  sub->add_option("--routes", "FILE[,FILE]", o->routes,
                   "Route files (text, MRT, or as ip, FRR, BIRD or route print them; plain or compressed), "
                   "comma-separated, or one "
                   "image; after a file name\n,source=NAME and ,preference=N set the source of its routes and their "
                   "preference (0: before "
                   "all);\n,peer=ADDRESS|ASn|N takes one peer's paths of an MRT dump (default: the best of all)")
-      ->required()
-      ->type_name("FILE[,FILE]");
-  sub->add_option("--addresses", o->addresses, "One address per line; '#' begins a comment; - is stdin")
-      ->type_name("FILE");
-  sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or compressed")->type_name("PCAP");
+      ->required();
+  sub->add_option("--addresses", "FILE", o->addresses, "One address per line; '#' begins a comment; - is stdin");
+  sub->add_option("--in", "PCAP", o->capture, "Capture: pcap or pcapng, plain or compressed");
   sub->add_option(
-         "--explain", o->explain,
-         "Instead: every route that covers this, with its source, which one is used and why, and where it leads")
-      ->type_name("ADDRESS|PREFIX");
-  sub->add_option("--adjacencies", o->adjacencies, "With --explain: adjacency file for the next hops")
-      ->type_name("FILE");
+      "--explain", "ADDRESS|PREFIX", o->explain,
+      "Instead: every route that covers this, with its source, which one is used and why, and where it leads");
+  sub->add_option("--adjacencies", "FILE", o->adjacencies, "With --explain: adjacency file for the next hops");
   for (const auto& [name, value, help] : {std::tuple{"--from", &o->from, "With --explain: first route to show, from 1"},
                                           std::tuple{"--count", &o->count, "With --explain: routes to show"}}) {
-    sub->add_option(name, *value, help)->check(Range(1, 1000))->type_name("N")->capture_default_str();
+    sub->add_number(name, "N", *value, help, Range(1, 1000));
   }
-  sub->add_option("--algorithm", o->algorithm,
+  sub->add_option("--algorithm", "A4[,A6]", o->algorithm,
                   fmt::format("IPv4 one of: {}; IPv6 one of: {} (auto is the default; auto-gpu chooses for a GPU)",
-                              fmt::join(lpm_algorithm_choices4(), ", "), fmt::join(lpm_algorithm_choices6(), ", ")))
-      ->type_name("A4[,A6]");
-  sub->add_option("--out", o->out, "Output file (default: stdout), created when complete")->type_name("FILE");
+                              fmt::join(lpm_algorithm_choices4(), ", "), fmt::join(lpm_algorithm_choices6(), ", ")));
+  sub->add_option("--out", "FILE", o->out, "Output file (default: stdout), created when complete");
   add_device_options(*sub, o->device, false);
   add_workers_option(*sub, o->workers);
 }

@@ -32,9 +32,8 @@ void add_run(Command root) {
         return run_graph(*o);
       });
   *made = sub;
-  sub->add_option("--config", *config,
-                  "Options of this command in a TOML file, by their names; the command line overrides the file")
-      ->type_name("FILE");
+  sub->add_option("--config", "FILE", *config,
+                  "Options of this command in a TOML file, by their names; the command line overrides the file");
   add_run_options(*sub, *o);
   add_running_options(*sub, *o);
   group_run_options(*sub);

@@ -27,71 +27,61 @@ std::string wrong_frame_kinds(std::string kinds) {
 }  // namespace
 
 void add_map_option(Command sub, std::vector<std::string>& maps) {
-  sub.add_option("--map", maps,
+  sub.add_option("--map", "PORT=KIND:IN[,OUT]", maps,
                  "Captures to use for a device port (FromDPDKDevice, ToDPDKDevice, FromDevice, ToDevice), such as "
                  "dpdk:0=pcap:in.pcap,out.pcap; memory: replays them from memory; without OUT packets are only counted")
-      ->type_name("PORT=KIND:IN[,OUT]")
       ->take_all();
 }
 
 void add_run_options(Command sub, RunFlags& o) {
-  sub.add_option("configuration", o.words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
-      ->type_name("FILE [NAME=VALUE...]");
+  sub.add_option("configuration", "FILE [NAME=VALUE...]", o.words,
+                 "A Click file ('-': stdin) and NAME=VALUE for its variables");
   add_map_option(sub, o.maps);
-  sub.add_option("--acl", o.acl, "Access list: rules of any format, or an image")->type_name("FILE");
+  sub.add_option("--acl", "FILE", o.acl, "Access list: rules of any format, or an image");
   add_format_option(sub, o.format, "--acl");
-  sub.add_option("--routes", o.routes,
-                 "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated, or an image")
-      ->type_name("FILE[,FILE]");
-  sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: synthetic ones)")
-      ->type_name("FILE");
+  sub.add_option("--routes", "FILE[,FILE]", o.routes,
+                 "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated, or an image");
+  sub.add_option("--adjacencies", "FILE", o.adjacencies,
+                 "Next hop -> MAC addresses, VLAN, port (default: synthetic ones)");
   sub.add_option("--qos", o.qos,
                  "Egress QoS, driven by packet timestamps; for the grammar see docs/reference/formats.md")
       ->check([](const std::string& file) { return std::string(file.empty() ? "an empty name" : ""); })
       ->type_name("FILE");
   sub.add_option(
-         "--in", o.in,
+         "--in", "PCAP|IF", o.in,
          "Capture to read ('-': stdin; file:NAME where NAME is an interface too), interface, name of --port, or "
          "METHOD:DEVICE to receive from; may be repeated")
-      ->type_name("PCAP|IF")
       ->take_all();
   sub.add_flag("--tso", o.tso,
                "Captures of --in: an IP length of 0 (packets captured before TSO) means the length of the frame");
   sub.add_option(
-         "--out", o.out,
+         "--out", "[PORT=]PCAP|IF", o.out,
          "Capture to write, or live port to send by, as for --in; PORT=... for one output port, may be repeated "
          "(default: packets are only counted)")
-      ->type_name("[PORT=]PCAP|IF")
       ->take_all();
-  sub.add_option("--bridge", o.bridge,
+  sub.add_option("--bridge", "IF,IF", o.bridge,
                  "In-line firewall: forward packets that --acl permits between two ports, in both directions; ports as "
-                 "for --in, or those of --map")
-      ->type_name("IF,IF");
+                 "for --in, or those of --map");
   sub.add_option("--bridge-pass", o.bridge_pass,
                  "Frames that pass a bridge without the access list: arp, nd, stp, lldp, lacp, eapol, llc, EtherTypes "
                  "such as 0x8847, all, none; other frames that are not IP are dropped")
       ->check([](const std::string& kinds) { return wrong_frame_kinds(kinds); })
       ->type_name("KIND[,KIND]")
       ->capture_default_str();
-  sub.add_option("--icmp-errors", o.icmp,
-                 "Answer expired, unroutable and too big packets with ICMP errors from these router addresses")
-      ->type_name("SRC4[,SRC6]");
+  sub.add_option("--icmp-errors", "SRC4[,SRC6]", o.icmp,
+                 "Answer expired, unroutable and too big packets with ICMP errors from these router addresses");
   sub.add_flag("--icmp-denied", o.icmp_denied, "With --icmp-errors: also answer packets that the access list denies");
-  sub.add_option("--default", o.policy, "Action for packets that no rule matches: deny or permit")
-      ->check(OneOf{{"deny", "permit"}})
-      ->type_name("ACTION")
-      ->capture_default_str();
+  sub.add_word("--default", "ACTION", o.policy, "Action for packets that no rule matches: deny or permit",
+               {"deny", "permit"});
   sub.add_flag("--tiny-fragments", o.tiny_fragments,
                "Let fragments pass that keep their TCP header from the access list (RFC 1858)");
-  sub.add_option("--algorithm", o.algorithm, "ACL algorithm for all access lists")->type_name("NAME");
-  sub.add_option("--route-algorithm", o.route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
+  sub.add_option("--algorithm", "NAME", o.algorithm, "ACL algorithm for all access lists");
+  sub.add_option("--route-algorithm", "A4[,A6]", o.route_algorithm, "Route algorithms for all route tables");
   add_workers_option(sub, o.workers);
-  sub.add_option("--batch", o.batch, "Packets per batch, 1 to 8192 (files: 1024; frames to a GPU: 4096)")
-      ->check(Range(1u, Batch::kMaxPackets))
-      ->type_name("N")
-      ->capture_default_str();
+  sub.add_number("--batch", "N", o.batch, "Packets per batch, 1 to 8192 (files: 1024; frames to a GPU: 4096)",
+                 Range(1u, Batch::kMaxPackets));
   add_latency_target_option(sub, o.latency_target);
-  sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
+  sub.add_option("--limit", "N", o.limit, "Stop after about this many packets");
   o.device.mode = "auto";
   add_device_options(sub, o.device, true, "--frame-memory,--frames");
   o.given = [sub](const char* option) { return sub.count(option) != 0; };

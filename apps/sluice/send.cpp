@@ -138,9 +138,7 @@ void add_send(Command root) {
   Option rate = add_rate_option(sub, flags->rate, "Packets or bits per second");
   sub.add_flag("--as-timed", flags->as_timed, "Keep the gaps between the capture's time stamps")->excludes(rate);
   sub.add_flag("--loop", flags->loop, "Begin again after the last packet, until --limit, SIGINT or SIGTERM");
-  sub.add_option("--limit", flags->limit, "Stop after this many packets")
-      ->check(Range(uint64_t{1}, ~uint64_t{0}))
-      ->type_name("N");
+  sub.add_option("--limit", "N", flags->limit, "Stop after this many packets")->check(Range(uint64_t{1}, ~uint64_t{0}));
 }
 
 }  // namespace sluice::app

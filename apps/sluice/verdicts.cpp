@@ -5,13 +5,11 @@
 namespace sluice::app {
 
 void add_verdict_options(Command sub, VerdictFlags& flags) {
-  sub.add_option("--verdicts", flags.verdicts,
+  sub.add_option("--verdicts", "FILE", flags.verdicts,
                  "One line per packet of the input, in order, tab-separated: number, permit, deny, forward or drop, "
-                 "reason, position of the rule, next hop ('-': stdout)")
-      ->type_name("FILE");
-  sub.add_option("--dropped", flags.dropped,
-                 "Every dropped packet, as received, with the reason, the element and the rule as its comment")
-      ->type_name("PCAPNG");
+                 "reason, position of the rule, next hop ('-': stdout)");
+  sub.add_option("--dropped", "PCAPNG", flags.dropped,
+                 "Every dropped packet, as received, with the reason, the element and the rule as its comment");
 }
 
 Verdicts::Verdicts(const VerdictFlags& flags, const Router& router) : router_(router) {

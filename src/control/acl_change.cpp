@@ -15,57 +15,87 @@ namespace {
 
 constexpr const char* kCommandLine = "command line";
 
+struct ChangeLine {
+  AclStep::Verb verb;
+  uint32_t at;
+  bool rule;  // one stands there
+};
+
+// What stands in front of a rule. False: it is wrong.
+bool read_step(Words& words, Diagnostics& findings, ChangeLine& made) {
+  const std::string_view verb = words.peek();
+  if (verb != "add" && verb != "delete" && verb != "replace") {
+    wrong_verb(findings, words, verb, {"add", "delete", "replace"});
+    return false;
+  }
+  words.take();
+  const bool position = verb == "replace" || (verb == "add" && words.peek() == "at");
+  if (verb == "add" && position) words.take();
+  if (verb == "delete") {
+    made.verb = AclStep::Verb::kDelete;
+    Words rest = words;
+    const auto n = number(rest.take());
+    if (n && rest.done()) {
+      made.at = *n;
+      made.rule = false;
+    }
+  } else if (position) {
+    if (verb == "replace") made.verb = AclStep::Verb::kReplace;
+    const size_t at = words.at();
+    const std::string_view word = words.take();
+    if (const auto n = number(word)) {
+      made.at = *n;
+    } else {
+      findings.error_at(at, std::max<size_t>(1, word.size()), fmt::format("'{}' is not a position", word)).expected =
+          "the number of a rule, from 1";
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<AclStep> steps_of(const std::vector<std::pair<uint32_t, ChangeLine>>& lines,
+                              const std::vector<AclRule>& rules) {
+  std::vector<AclStep> steps;
+  steps.reserve(std::max(lines.size(), rules.size()));
+  size_t next = 0;
+  for (const auto& [line, l] : lines) {
+    AclStep step;
+    step.verb = l.verb;
+    step.at = l.at;
+    step.line = line;
+    if (!l.rule) {
+      steps.push_back(step);
+      continue;
+    }
+    // A line whose groups have members is several rules in a row.
+    for (bool first = true; next < rules.size() && rules[next].line == line; ++next, first = false) {
+      step.rule = rules[next];
+      if (!first && step.at != 0) {
+        ++step.at;
+        step.verb = AclStep::Verb::kAdd;
+      }
+      steps.push_back(step);
+    }
+  }
+  return steps;
+}
+
 }  // namespace
 
 Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name, size_t max_rules) {
   // The rules are read where they stand, by the reader of rule files: what is in front of them is blank for it.
   std::string rules(text);
-  struct Line {
-    AclStep::Verb verb;
-    uint32_t at;
-    bool rule;  // one stands there
-    size_t begin;
-  };
-  std::vector<std::pair<uint32_t, Line>> lines;
+  std::vector<std::pair<uint32_t, ChangeLine>> lines;
   Diagnostics findings(name, text);
   each_line(text, [&](uint32_t line, size_t begin, size_t end) {
     if (findings.error_count() > Diagnostics::kLimit) return;
     Words words(text, begin, end);
     if (words.done() || words.peek() == "define") return;
-    const size_t first = words.at();
-    const auto blank_all = [&] {
+    ChangeLine made{AclStep::Verb::kAdd, 0, true};
+    if (!read_step(words, findings, made)) {
       std::fill(rules.begin() + static_cast<ptrdiff_t>(begin), rules.begin() + static_cast<ptrdiff_t>(end), ' ');
-    };
-    Line made{AclStep::Verb::kAdd, 0, true, first};
-    const std::string_view verb = words.peek();
-    if (verb != "add" && verb != "delete" && verb != "replace") {
-      wrong_verb(findings, words, verb, {"add", "delete", "replace"});
-      blank_all();
       return;
-    }
-    words.take();
-    const bool position = verb == "replace" || (verb == "add" && words.peek() == "at");
-    if (verb == "add" && position) words.take();
-    if (verb == "delete") {
-      made.verb = AclStep::Verb::kDelete;
-      Words rest = words;
-      const auto n = number(rest.take());
-      if (n && rest.done()) {
-        made.at = *n;
-        made.rule = false;
-      }
-    } else if (position) {
-      if (verb == "replace") made.verb = AclStep::Verb::kReplace;
-      const size_t at = words.at();
-      const std::string_view word = words.take();
-      if (const auto n = number(word)) {
-        made.at = *n;
-      } else {
-        findings.error_at(at, std::max<size_t>(1, word.size()), fmt::format("'{}' is not a position", word)).expected =
-            "the number of a rule, from 1";
-        blank_all();
-        return;
-      }
     }
     if (made.rule && words.done()) {
       findings.error_at(words.at(), 1, "the rule is missing").expected =
@@ -97,29 +127,7 @@ Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::
                      [](const Diagnostic& a, const Diagnostic& b) { return a.line < b.line; });
     return error;
   }
-  std::vector<AclStep> steps;
-  steps.reserve(std::max(lines.size(), parsed->rules.size()));
-  size_t next = 0;
-  for (const auto& [line, l] : lines) {
-    AclStep step;
-    step.verb = l.verb;
-    step.at = l.at;
-    step.line = line;
-    if (!l.rule) {
-      steps.push_back(step);
-      continue;
-    }
-    // A line whose groups have members is several rules in a row.
-    for (bool first = true; next < parsed->rules.size() && parsed->rules[next].line == line; ++next, first = false) {
-      step.rule = parsed->rules[next];
-      if (!first && step.at != 0) {
-        ++step.at;
-        step.verb = AclStep::Verb::kAdd;
-      }
-      steps.push_back(step);
-    }
-  }
-  return steps;
+  return steps_of(lines, parsed->rules);
 }
 
 Result<void> take_acl_steps(RuleList& list, const std::vector<AclStep>& steps, std::string_view text,

@@ -147,113 +147,118 @@ class PacketText {
     return bits;
   }
 
+  bool digit_next() const { return !peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0; }
+  uint8_t icmp_number() const { return src_.family == 4 ? 1 : 58; }
+
   void parse(std::vector<uint8_t>& frame) {
     static constexpr std::pair<std::string_view, uint8_t> kFirst[] = {{"tcp", 6}, {"udp", 17}, {"sctp", 132}};
-    uint8_t protocol = 17;
-    bool ports = false, icmp = false, given = false;
     if (peek() == "ip" || peek() == "ip6" || peek() == "IP" || peek() == "IP6") take();
     for (const auto& [name, number] : kFirst) {
       if (peek() != name) continue;
       take();
-      protocol = number;
-      given = true;
+      protocol_ = number;
+      given_ = true;
       break;
     }
-    if (!given && (peek() == "icmp" || peek() == "icmp6")) {
+    if (!given_ && (peek() == "icmp" || peek() == "icmp6")) {
       take();
-      given = icmp = true;
+      given_ = icmp_ = true;
     }
-    std::optional<unsigned> sport, dport, type, code;
-    const auto src = address("source", sport);
+    const auto src = address("source", sport_);
     if (!src || !arrow()) return;
-    const auto dst = address("destination", dport);
+    const auto dst = address("destination", dport_);
     if (!dst) return;
-    const bool attached = sport.has_value() || dport.has_value();
-    if (attached && (!given || icmp)) {
+    src_ = *src;
+    dst_ = *dst;
+    const bool attached = sport_.has_value() || dport_.has_value();
+    if (attached && (!given_ || icmp_)) {
       wrong("ports without a protocol that has them", "tcp, udp or sctp in front: udp SOURCE > DESTINATION:53");
       return;
     }
-    if (icmp) {
-      protocol = src->family == 4 ? 1 : 58;
-      if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0 &&
-          !(type = number(255, "ICMP type")))
-        return;
-      if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0 &&
-          !(code = number(255, "ICMP code")))
-        return;
+    if (icmp_) {
+      protocol_ = icmp_number();
+      if (digit_next() && !(type_ = number(255, "ICMP type"))) return;
+      if (digit_next() && !(code_ = number(255, "ICMP code"))) return;
     }
     // Where one port is given, the other is any that a client has.
     if (attached) {
-      ports = true;
-      sport = sport.value_or(kClientPort);
-      dport = dport.value_or(kClientPort);
+      ports_ = true;
+      sport_ = sport_.value_or(kClientPort);
+      dport_ = dport_.value_or(kClientPort);
     }
-    if (src->family != dst->family) {
+    if (src_.family != dst_.family) {
       wrong("the two addresses are of different families", "two IPv4 or two IPv6 addresses");
       return;
     }
+    if (!options()) return;
+    if (!findings_.ok()) return;
+    frame = packet();
+  }
+
+  // What stands behind the addresses. False: it is wrong.
+  bool options() {
     static const std::vector<std::string> kOptions = {"tcp", "udp",  "sctp", "icmp", "icmp6", "proto", "flags",
                                                       "ttl", "dscp", "len",  "df",   "frag",  "vlan"};
-    std::optional<unsigned> flags, ttl, dscp, length, fragment, vlan;
-    bool df = false;
     while (!done()) {
       const std::string word = take();
       if (word == "tcp" || word == "udp" || word == "sctp") {
-        given = true;
-        protocol = word == "tcp" ? 6 : word == "udp" ? 17 : 132;
-        if (peek().empty() || std::isdigit(static_cast<unsigned char>(peek()[0])) == 0) continue;
-        ports = true;
-        sport = number(65535, "source port");
-        if (!sport || !arrow()) return;
-        dport = number(65535, "destination port");
-        if (!dport) return;
+        given_ = true;
+        protocol_ = word == "tcp" ? 6 : word == "udp" ? 17 : 132;
+        if (!digit_next()) continue;
+        ports_ = true;
+        sport_ = number(65535, "source port");
+        if (!sport_ || !arrow()) return false;
+        dport_ = number(65535, "destination port");
+        if (!dport_) return false;
       } else if (word == "icmp" || word == "icmp6") {
-        given = icmp = true;
-        protocol = src->family == 4 ? 1 : 58;
-        if (peek().empty() || std::isdigit(static_cast<unsigned char>(peek()[0])) == 0) continue;
-        type = number(255, "ICMP type");
-        if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0)
-          code = number(255, "ICMP code");
+        given_ = icmp_ = true;
+        protocol_ = icmp_number();
+        if (!digit_next()) continue;
+        type_ = number(255, "ICMP type");
+        if (digit_next()) code_ = number(255, "ICMP code");
       } else if (word == "proto") {
-        given = true;
+        given_ = true;
         const auto n = number(255, "protocol number");
-        if (!n) return;
-        protocol = static_cast<uint8_t>(*n);
+        if (!n) return false;
+        protocol_ = static_cast<uint8_t>(*n);
       } else if (word == "flags") {
-        if (!(flags = tcp_flags())) return;
+        if (!(flags_ = tcp_flags())) return false;
       } else if (word == "ttl") {
-        if (!(ttl = number(255, "TTL"))) return;
+        if (!(ttl_ = number(255, "TTL"))) return false;
       } else if (word == "dscp") {
-        if (!(dscp = number(63, "DSCP"))) return;
+        if (!(dscp_ = number(63, "DSCP"))) return false;
       } else if (word == "len") {
-        if (!(length = number(9000, "length"))) return;
+        if (!(length_ = number(9000, "length"))) return false;
       } else if (word == "frag") {
-        if (!(fragment = number(65528, "fragment offset"))) return;
+        if (!(fragment_ = number(65528, "fragment offset"))) return false;
       } else if (word == "vlan") {
-        if (!(vlan = number(4094, "VLAN id"))) return;
+        if (!(vlan_ = number(4094, "VLAN id"))) return false;
       } else if (word == "df") {
-        df = true;
+        df_ = true;
       } else {
         suggestion_ = closest_match(word, kOptions);
         wrong(fmt::format("'{}' is not understood here", word),
               "tcp SPORT > DPORT, udp, icmp TYPE CODE, proto N, flags S, ttl N, dscp N, len N, df, frag N, vlan N");
-        return;
+        return false;
       }
     }
-    if (!findings_.ok()) return;
-    if (!given) protocol = 253;  // RFC 3692: for experiments; no L4 header
-    PacketBuilder b = PacketBuilder::ip(*src, *dst, protocol);
-    if (ports) b.ports(static_cast<uint16_t>(*sport), static_cast<uint16_t>(*dport));
-    if (icmp)
-      b.icmp(static_cast<uint8_t>(type.value_or(src->family == 4 ? 8 : 128)), static_cast<uint8_t>(code.value_or(0)));
-    if (flags) b.tcp_flags(static_cast<uint8_t>(*flags));
-    if (ttl) b.ttl(static_cast<uint8_t>(*ttl));
-    if (dscp) b.dscp(static_cast<uint8_t>(*dscp));
-    if (df) b.dont_fragment();
-    if (fragment) b.fragment(*fragment & ~7u, true);
-    if (vlan && *vlan != 0) b.vlan(static_cast<uint16_t>(*vlan));
-    b.size(length ? *length + 14 + (vlan ? 4u : 0u) : 60);
-    frame = b.build();
+    return true;
+  }
+
+  std::vector<uint8_t> packet() const {
+    // RFC 3692: 253 is for experiments; no L4 header.
+    PacketBuilder b = PacketBuilder::ip(src_, dst_, given_ ? protocol_ : uint8_t{253});
+    if (ports_) b.ports(static_cast<uint16_t>(*sport_), static_cast<uint16_t>(*dport_));
+    if (icmp_)
+      b.icmp(static_cast<uint8_t>(type_.value_or(src_.family == 4 ? 8 : 128)), static_cast<uint8_t>(code_.value_or(0)));
+    if (flags_) b.tcp_flags(static_cast<uint8_t>(*flags_));
+    if (ttl_) b.ttl(static_cast<uint8_t>(*ttl_));
+    if (dscp_) b.dscp(static_cast<uint8_t>(*dscp_));
+    if (df_) b.dont_fragment();
+    if (fragment_) b.fragment(*fragment_ & ~7u, true);
+    if (vlan_ && *vlan_ != 0) b.vlan(static_cast<uint16_t>(*vlan_));
+    b.size(length_ ? *length_ + 14 + (vlan_ ? 4u : 0u) : 60);
+    return b.build();
   }
 
   const std::string& text_;
@@ -261,6 +266,11 @@ class PacketText {
   std::vector<Word> words_;
   size_t next_ = 0;
   std::string suggestion_;
+  // What was read of the packet.
+  IpAddress src_, dst_;
+  uint8_t protocol_ = 17;
+  bool ports_ = false, icmp_ = false, given_ = false, df_ = false;
+  std::optional<unsigned> sport_, dport_, type_, code_, flags_, ttl_, dscp_, length_, fragment_, vlan_;
 };
 
 }  // namespace

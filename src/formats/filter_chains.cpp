@@ -477,6 +477,21 @@ class Flattener {
     return effects;
   }
 
+  // What of the groups no part took away stands behind.
+  void keep_rest(std::span<const Group> run, const std::vector<bool>& gone, const std::vector<bool>& over, bool decides,
+                 Place place, std::vector<Group>& made) {
+    for (size_t g = 0; g < run.size(); ++g) {
+      if (gone[g] && (!over[g] || run[g].copy)) continue;
+      made.push_back(run[g]);
+      made.back().place = place;
+      if (decides && run[g].copy && !shrink(made.back().region, place)) {
+        made.pop_back();
+        continue;
+      }
+      made.back().over |= over[g];
+    }
+  }
+
   // Applies the rule to the groups from `i` to before `end`, which stand at one place, in order; returns where what
   // they have become ends, nothing after a problem.
   std::optional<size_t> apply(const FilterRule& rule, size_t i, size_t end) {
@@ -557,16 +572,7 @@ class Flattener {
       }
     }
     next_place();
-    for (size_t g = 0; g < run.size(); ++g) {
-      if (gone[g] && (!over[g] || run[g].copy)) continue;
-      made.push_back(run[g]);
-      made.back().place = place;
-      if (decides && run[g].copy && !shrink(made.back().region, place)) {
-        made.pop_back();
-        continue;
-      }
-      made.back().over |= over[g];
-    }
+    keep_rest(run, gone, over, decides, place, made);
     const auto at = groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(i),
                                   groups_.begin() + static_cast<std::ptrdiff_t>(end));
     groups_.insert(at, made.begin(), made.end());

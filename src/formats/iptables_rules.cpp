@@ -205,35 +205,41 @@ class Reader {
           scan.seek(begin + scan.word().size());
           scan.skip_blanks();
         }
-        const size_t verb_at = scan.at();
-        const std::string_view verb = scan.word();
-        scan.seek(verb_at + verb.size());
-        scan.skip_blanks();
-        const std::string_view name = scan.word();
-        if (verb != "-A" && verb != "--append") {
-          fail(verb_at, verb.size(), fmt::format("'{}' is not understood", verb.substr(0, 40)),
-               "-A CHAIN ..., :CHAIN POLICY, *TABLE, COMMIT or '#'");
-          continue;
-        }
-        const auto chain = table->index.find(name);
-        if (chain == table->index.end()) {
-          std::vector<std::string> known;
-          for (const FilterChain& c : table->chains) known.push_back(c.name);
-          if (known.size() > 1000) known.clear();
-          const std::string near = closest_match(name, known);
-          fail(scan.at(), name.size(), fmt::format("there is no chain '{}'", name.substr(0, 60)),
-               "a chain that a line with ':' has declared",
-               near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
-          continue;
-        }
-        if (++rules > kMaxLines) {
-          fail(begin, 1, fmt::format("more than {} rules", kMaxLines), "fewer rules");
-          return;
-        }
-        scan.seek(scan.at() + name.size());
-        table->lines[chain->second].push_back({scan.at(), end, line});
+        if (!read_rule(*table, scan, begin, end, line, rules)) return;
       }
     }
+  }
+
+  // A rule from its verb on. False: there are too many.
+  bool read_rule(Table& table, Scanner& scan, size_t begin, size_t end, uint32_t line, size_t& rules) {
+    const size_t verb_at = scan.at();
+    const std::string_view verb = scan.word();
+    scan.seek(verb_at + verb.size());
+    scan.skip_blanks();
+    const std::string_view name = scan.word();
+    if (verb != "-A" && verb != "--append") {
+      fail(verb_at, verb.size(), fmt::format("'{}' is not understood", verb.substr(0, 40)),
+           "-A CHAIN ..., :CHAIN POLICY, *TABLE, COMMIT or '#'");
+      return true;
+    }
+    const auto chain = table.index.find(name);
+    if (chain == table.index.end()) {
+      std::vector<std::string> known;
+      for (const FilterChain& c : table.chains) known.push_back(c.name);
+      if (known.size() > 1000) known.clear();
+      const std::string near = closest_match(name, known);
+      fail(scan.at(), name.size(), fmt::format("there is no chain '{}'", name.substr(0, 60)),
+           "a chain that a line with ':' has declared",
+           near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
+      return true;
+    }
+    if (++rules > kMaxLines) {
+      fail(begin, 1, fmt::format("more than {} rules", kMaxLines), "fewer rules");
+      return false;
+    }
+    scan.seek(scan.at() + name.size());
+    table.lines[chain->second].push_back({scan.at(), end, line});
+    return true;
   }
 
   void declare(Table& table, size_t at, uint32_t line) {

@@ -128,6 +128,8 @@ struct TrafficGenerator::State {
   Flow make_flow(Random& r);
   uint32_t frame_bytes(uint32_t link_bytes, uint32_t header_bytes);
   FrameHeader next(uint8_t* out);
+  uint64_t put_ip(uint8_t* p, const Flow& flow, uint32_t ip_bytes);
+  void put_l4(uint8_t* q, Flow& flow, uint32_t header_bytes, uint32_t data_bytes, uint64_t pseudo);
   uint32_t damage(Malformed kind, uint8_t* out, uint32_t ip, uint32_t l4, uint32_t bytes, const Flow& flow);
 };
 
@@ -360,12 +362,94 @@ uint32_t TrafficGenerator::State::frame_bytes(uint32_t link_bytes, uint32_t head
   return std::max(bytes, link_bytes + header_bytes);
 }
 
+// Writes the IP header; returns the sum of the pseudo header: of the addresses, the protocol and the length.
+uint64_t TrafficGenerator::State::put_ip(uint8_t* p, const Flow& flow, uint32_t ip_bytes) {
+  if (flow.family == 6) {
+    const uint32_t l4_bytes = ip_bytes - 40;
+    ++stats.ipv6;
+    put32(p, 0x60000000u | uint32_t{flow.dscp} << 22 |
+                 (static_cast<uint32_t>(mix64(flow.src_lo ^ flow.dst_lo)) & 0xfffff));
+    put16(p + 4, l4_bytes);
+    p[6] = flow.protocol;
+    p[7] = 64;
+    put64(p + 8, flow.src_hi);
+    put64(p + 16, flow.src_lo);
+    put64(p + 24, flow.dst_hi);
+    put64(p + 32, flow.dst_lo);
+    return sum64(flow.src_hi) + sum64(flow.src_lo) + sum64(flow.dst_hi) + sum64(flow.dst_lo) + flow.protocol + l4_bytes;
+  }
+  ++stats.ipv4;
+  put16(p, 0x4500 | flow.dscp << 2);
+  put16(p + 2, ip_bytes);
+  put16(p + 4, flow.packets & 0xffff);
+  put16(p + 6, ip_bytes > 576 ? 0x4000 : 0);
+  p[8] = 64;
+  p[9] = flow.protocol;
+  put16(p + 10, 0);
+  put32(p + 12, static_cast<uint32_t>(flow.src_lo));
+  put32(p + 16, static_cast<uint32_t>(flow.dst_lo));
+  put16(p + 10, finish(sum_words(p, 20)));
+  return sum64(flow.src_lo) + sum64(flow.dst_lo) + flow.protocol + (ip_bytes - 20);
+}
+
+// Writes the L4 header and the payload.
+void TrafficGenerator::State::put_l4(uint8_t* q, Flow& flow, uint32_t header_bytes, uint32_t data_bytes,
+                                     uint64_t pseudo) {
+  const bool ipv6 = flow.family == 6;
+  // The payload's words are summed once and for all; only its first 8 bytes differ.
+  uint8_t* data = q + header_bytes;
+  std::memcpy(data, payload.data(), data_bytes);
+  uint64_t data_sum = payload_sums[data_bytes / 2];
+  if ((data_bytes & 1) != 0) data_sum += static_cast<uint32_t>(payload[data_bytes - 1]) << 8;
+  if (data_bytes >= 8) {
+    put64(data, stats.packets);
+    data_sum = data_sum - payload_sums[4] + sum64(stats.packets);
+  }
+
+  if (flow.protocol == kTcp) {
+    ++stats.tcp;
+    put16(q, flow.src_port);
+    put16(q + 2, flow.dst_port);
+    put32(q + 4, flow.sequence);
+    flow.sequence += data_bytes;
+    put32(q + 8, (flow.tcp_flags & 0x10) != 0 ? 1 : 0);
+    q[12] = 0x50;
+    q[13] = flow.tcp_flags;
+    put16(q + 14, 0xffff);
+    put32(q + 16, 0);
+    put16(q + 16, finish(pseudo + sum_words(q, 20) + data_sum));
+  } else if (flow.protocol == kUdp) {
+    ++stats.udp;
+    put16(q, flow.src_port);
+    put16(q + 2, flow.dst_port);
+    put16(q + 4, header_bytes + data_bytes);
+    put16(q + 6, 0);
+    const uint16_t checksum = finish(pseudo + sum_words(q, 8) + data_sum);
+    put16(q + 6, checksum == 0 ? 0xffff : checksum);  // RFC 768: 0 means none
+  } else if (flow.protocol == (ipv6 ? kIcmp6 : kIcmp)) {
+    ++stats.icmp;
+    const bool reply = (flow.packets & 1) != 0;
+    q[0] = ipv6 ? (reply ? 129 : 128) : (reply ? 0 : 8);
+    q[1] = 0;
+    put16(q + 2, 0);
+    put16(q + 4, flow.src_port);
+    put16(q + 6, flow.packets & 0xffff);
+    put16(q + 2, finish((ipv6 ? pseudo : 0) + sum_words(q, 8) + data_sum));
+  } else {
+    ++stats.other;
+    std::memset(q, 0, header_bytes);
+    if (has_ports(flow.protocol)) {
+      put16(q, flow.src_port);
+      put16(q + 2, flow.dst_port);
+    }
+  }
+}
+
 FrameHeader TrafficGenerator::State::next(uint8_t* out) {
   const uint64_t number = stats.packets;
   Flow& flow = flows[popularity.draw(random)];
   const bool ipv6 = flow.family == 6;
   const uint32_t ip_header = ipv6 ? 40 : 20;
-  const bool icmp = flow.protocol == (ipv6 ? kIcmp6 : kIcmp);
   const uint32_t l4_header = flow.protocol == kTcp ? 20 : flow.protocol == kDccp || flow.protocol == kSctp ? 12 : 8;
 
   uint32_t frame = frame_bytes(14, ip_header + l4_header);
@@ -386,85 +470,8 @@ FrameHeader TrafficGenerator::State::next(uint8_t* out) {
   const uint32_t ip = at + 2;
   const uint32_t l4 = ip + ip_header;
   const uint32_t l4_bytes = ip_bytes - ip_header;
-  uint8_t* p = out + ip;
-  uint64_t pseudo;  // of the addresses, the protocol and the length
-  if (ipv6) {
-    ++stats.ipv6;
-    put32(p, 0x60000000u | uint32_t{flow.dscp} << 22 |
-                 (static_cast<uint32_t>(mix64(flow.src_lo ^ flow.dst_lo)) & 0xfffff));
-    put16(p + 4, l4_bytes);
-    p[6] = flow.protocol;
-    p[7] = 64;
-    put64(p + 8, flow.src_hi);
-    put64(p + 16, flow.src_lo);
-    put64(p + 24, flow.dst_hi);
-    put64(p + 32, flow.dst_lo);
-    pseudo =
-        sum64(flow.src_hi) + sum64(flow.src_lo) + sum64(flow.dst_hi) + sum64(flow.dst_lo) + flow.protocol + l4_bytes;
-  } else {
-    ++stats.ipv4;
-    put16(p, 0x4500 | flow.dscp << 2);
-    put16(p + 2, ip_bytes);
-    put16(p + 4, flow.packets & 0xffff);
-    put16(p + 6, ip_bytes > 576 ? 0x4000 : 0);
-    p[8] = 64;
-    p[9] = flow.protocol;
-    put16(p + 10, 0);
-    put32(p + 12, static_cast<uint32_t>(flow.src_lo));
-    put32(p + 16, static_cast<uint32_t>(flow.dst_lo));
-    put16(p + 10, finish(sum_words(p, 20)));
-    pseudo = sum64(flow.src_lo) + sum64(flow.dst_lo) + flow.protocol + l4_bytes;
-  }
-
-  // The payload's words are summed once and for all; only its first 8 bytes differ.
-  uint8_t* q = out + l4;
-  const uint32_t data_bytes = l4_bytes - l4_header;
-  uint8_t* data = q + l4_header;
-  std::memcpy(data, payload.data(), data_bytes);
-  uint64_t data_sum = payload_sums[data_bytes / 2];
-  if ((data_bytes & 1) != 0) data_sum += static_cast<uint32_t>(payload[data_bytes - 1]) << 8;
-  if (data_bytes >= 8) {
-    put64(data, number);
-    data_sum = data_sum - payload_sums[4] + sum64(number);
-  }
-
-  if (flow.protocol == kTcp) {
-    ++stats.tcp;
-    put16(q, flow.src_port);
-    put16(q + 2, flow.dst_port);
-    put32(q + 4, flow.sequence);
-    flow.sequence += data_bytes;
-    put32(q + 8, (flow.tcp_flags & 0x10) != 0 ? 1 : 0);
-    q[12] = 0x50;
-    q[13] = flow.tcp_flags;
-    put16(q + 14, 0xffff);
-    put32(q + 16, 0);
-    put16(q + 16, finish(pseudo + sum_words(q, 20) + data_sum));
-  } else if (flow.protocol == kUdp) {
-    ++stats.udp;
-    put16(q, flow.src_port);
-    put16(q + 2, flow.dst_port);
-    put16(q + 4, l4_bytes);
-    put16(q + 6, 0);
-    const uint16_t checksum = finish(pseudo + sum_words(q, 8) + data_sum);
-    put16(q + 6, checksum == 0 ? 0xffff : checksum);  // RFC 768: 0 means none
-  } else if (icmp) {
-    ++stats.icmp;
-    const bool reply = (flow.packets & 1) != 0;
-    q[0] = ipv6 ? (reply ? 129 : 128) : (reply ? 0 : 8);
-    q[1] = 0;
-    put16(q + 2, 0);
-    put16(q + 4, flow.src_port);
-    put16(q + 6, flow.packets & 0xffff);
-    put16(q + 2, finish((ipv6 ? pseudo : 0) + sum_words(q, 8) + data_sum));
-  } else {
-    ++stats.other;
-    std::memset(q, 0, l4_header);
-    if (has_ports(flow.protocol)) {
-      put16(q, flow.src_port);
-      put16(q + 2, flow.dst_port);
-    }
-  }
+  const uint64_t pseudo = put_ip(out + ip, flow, ip_bytes);
+  put_l4(out + l4, flow, l4_header, l4_bytes - l4_header, pseudo);
   const uint32_t used = l4 + l4_bytes;
   if (used < frame) std::memset(out + used, 0, frame - used);
   ++flow.packets;

@@ -281,6 +281,101 @@ static std::optional<AddressNames::Wanted> wanted_address(ArgumentKind kind) {
   }
 }
 
+// What is wrong with a text that is to be a number of some kind, or true or false; empty: nothing.
+static std::string read_number(const ArgumentSpec& spec, const std::string& text, ArgumentValue* value) {
+  switch (spec.kind) {
+    case Kind::kBool: {
+      const std::string word = lower(text);
+      if (word == "true" || word == "yes" || word == "1") {
+        value->boolean = true;
+      } else if (word == "false" || word == "no" || word == "0") {
+        value->boolean = false;
+      } else {
+        return "is neither true nor false";
+      }
+      return "";
+    }
+    case Kind::kInt: {
+      const bool negative = !text.empty() && text[0] == '-';
+      std::string_view digits = text;
+      if (negative || (!text.empty() && text[0] == '+')) digits.remove_prefix(1);
+      uint64_t magnitude = 0;
+      std::string why;
+      if (!parse_magnitude(digits, &magnitude, &why)) return why;
+      constexpr uint64_t kLimit = uint64_t{1} << 63;
+      if (magnitude > (negative ? kLimit : kLimit - 1)) return "is out of range";
+      value->signed_number = static_cast<int64_t>(negative ? 0 - magnitude : magnitude);
+      if (!in_range(spec, static_cast<double>(value->signed_number))) return "is out of range";
+      return "";
+    }
+    case Kind::kUint: {
+      std::string_view digits = text;
+      if (!text.empty() && text[0] == '+') digits.remove_prefix(1);
+      std::string why;
+      if (text.size() > 1 && text[0] == '-' && is_digit(text[1])) return "is negative";
+      if (!parse_magnitude(digits, &value->number, &why)) return why;
+      if (!in_range(spec, static_cast<double>(value->number))) return "is out of range";
+      return "";
+    }
+    case Kind::kDouble: {
+      std::string_view digits = text;
+      if (!text.empty() && text[0] == '+') digits.remove_prefix(1);
+      const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value->real);
+      if (code == std::errc::result_out_of_range) return "is out of range";
+      if (digits.empty() || code != std::errc() || end != digits.data() + digits.size() ||
+          !std::isfinite(value->real)) {
+        value->real = 0;
+        return "is not a number";
+      }
+      if (!in_range(spec, value->real)) return "is out of range";
+      return "";
+    }
+    case Kind::kTime:
+      if (!parse_time_ns(text, &value->number)) return "is not a time";
+      if (!in_range(spec, static_cast<double>(value->number) / 1e9)) return "is out of range";
+      return "";
+    case Kind::kBandwidth:
+      if (!parse_bandwidth_bps(text, &value->number)) return "is not a rate";
+      if (!in_range(spec, static_cast<double>(value->number) / 8)) return "is out of range";
+      return "";
+    default:
+      return "";
+  }
+}
+
+// The same of an address.
+static std::string read_address(const ArgumentSpec& spec, const std::string& text, ArgumentValue* value) {
+  switch (spec.kind) {
+    case Kind::kIpv4:
+    case Kind::kIpv6:
+    case Kind::kIp: {
+      const auto ip = parse_ip(text);
+      if (!ip || (spec.kind == Kind::kIpv4 && ip->family != 4) || (spec.kind == Kind::kIpv6 && ip->family != 6)) {
+        const bool other = ip.has_value();
+        return other ? "is an address of the other family" : "is not an address";
+      }
+      value->ip = *ip;
+      return "";
+    }
+    case Kind::kPrefix: {
+      bool host_bits = false;
+      const auto prefix = parse_prefix(text, &host_bits);
+      if (!prefix) return "is not a prefix";
+      if (host_bits) return fmt::format("has bits past its length; write it {}", to_string(*prefix));
+      value->prefix = *prefix;
+      return "";
+    }
+    case Kind::kMac: {
+      const auto mac = parse_mac(padded_mac(text));
+      if (!mac) return "is not a MAC address";
+      value->mac = *mac;
+      return "";
+    }
+    default:
+      return "";
+  }
+}
+
 bool parse_value(const ArgumentSpec& spec, std::string_view raw, ArgumentValue* value, std::string* problem,
                  const AddressScope& names) {
   auto fail = [&](std::string what) {
@@ -311,84 +406,22 @@ bool parse_value(const ArgumentSpec& spec, std::string_view raw, ArgumentValue* 
   }
   if (words == 0) return fail("the value is empty");
   switch (spec.kind) {
-    case Kind::kBool: {
-      const std::string word = lower(text);
-      if (word == "true" || word == "yes" || word == "1") {
-        value->boolean = true;
-      } else if (word == "false" || word == "no" || word == "0") {
-        value->boolean = false;
-      } else {
-        return wrong(text, "is neither true nor false");
-      }
-      return true;
-    }
-    case Kind::kInt: {
-      const bool negative = !text.empty() && text[0] == '-';
-      std::string_view digits = text;
-      if (negative || (!text.empty() && text[0] == '+')) digits.remove_prefix(1);
-      uint64_t magnitude = 0;
-      std::string why;
-      if (!parse_magnitude(digits, &magnitude, &why)) return wrong(text, why);
-      constexpr uint64_t kLimit = uint64_t{1} << 63;
-      if (magnitude > (negative ? kLimit : kLimit - 1)) return wrong(text, "is out of range");
-      value->signed_number = static_cast<int64_t>(negative ? 0 - magnitude : magnitude);
-      if (!in_range(spec, static_cast<double>(value->signed_number))) return wrong(text, "is out of range");
-      return true;
-    }
-    case Kind::kUint: {
-      std::string_view digits = text;
-      if (!text.empty() && text[0] == '+') digits.remove_prefix(1);
-      std::string why;
-      if (text.size() > 1 && text[0] == '-' && is_digit(text[1])) return wrong(text, "is negative");
-      if (!parse_magnitude(digits, &value->number, &why)) return wrong(text, why);
-      if (!in_range(spec, static_cast<double>(value->number))) return wrong(text, "is out of range");
-      return true;
-    }
-    case Kind::kDouble: {
-      std::string_view digits = text;
-      if (!text.empty() && text[0] == '+') digits.remove_prefix(1);
-      const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value->real);
-      if (code == std::errc::result_out_of_range) return wrong(text, "is out of range");
-      if (digits.empty() || code != std::errc() || end != digits.data() + digits.size() ||
-          !std::isfinite(value->real)) {
-        value->real = 0;
-        return wrong(text, "is not a number");
-      }
-      if (!in_range(spec, value->real)) return wrong(text, "is out of range");
-      return true;
-    }
+    case Kind::kBool:
+    case Kind::kInt:
+    case Kind::kUint:
+    case Kind::kDouble:
     case Kind::kTime:
-      if (!parse_time_ns(text, &value->number)) return wrong(text, "is not a time");
-      if (!in_range(spec, static_cast<double>(value->number) / 1e9)) return wrong(text, "is out of range");
-      return true;
-    case Kind::kBandwidth:
-      if (!parse_bandwidth_bps(text, &value->number)) return wrong(text, "is not a rate");
-      if (!in_range(spec, static_cast<double>(value->number) / 8)) return wrong(text, "is out of range");
-      return true;
+    case Kind::kBandwidth: {
+      const std::string why = read_number(spec, text, value);
+      return why.empty() || wrong(text, why);
+    }
     case Kind::kIpv4:
     case Kind::kIpv6:
-    case Kind::kIp: {
-      const auto ip = parse_ip(text);
-      if (!ip || (spec.kind == Kind::kIpv4 && ip->family != 4) || (spec.kind == Kind::kIpv6 && ip->family != 6)) {
-        const bool other = ip.has_value();
-        return wrong(text, other ? "is an address of the other family" : "is not an address");
-      }
-      value->ip = *ip;
-      return true;
-    }
-    case Kind::kPrefix: {
-      bool host_bits = false;
-      const auto prefix = parse_prefix(text, &host_bits);
-      if (!prefix) return wrong(text, "is not a prefix");
-      if (host_bits) return wrong(text, fmt::format("has bits past its length; write it {}", to_string(*prefix)));
-      value->prefix = *prefix;
-      return true;
-    }
+    case Kind::kIp:
+    case Kind::kPrefix:
     case Kind::kMac: {
-      const auto mac = parse_mac(padded_mac(text));
-      if (!mac) return wrong(text, "is not a MAC address");
-      value->mac = *mac;
-      return true;
+      const std::string why = read_address(spec, text, value);
+      return why.empty() || wrong(text, why);
     }
     case Kind::kBytes:
     case Kind::kString:
@@ -490,15 +523,7 @@ class ArgumentsParser {
       const bool typo = has_value && looks_like_keyword(word) && (!slot || !near.empty());
       if (typo) {
         keyword_seen = true;
-        Diagnostic& d =
-            error({slice.offset + first.offset, first.length}, fmt::format("unknown keyword '{}'", shown(word)));
-        if (!near.empty()) {
-          d.suggestion = fmt::format("did you mean '{}'?", near);
-          size_t meant = 0;
-          if (out_.find(near, &meant) != nullptr) blocked_.insert(meant);  // it is not missing as well
-        } else {
-          d.expected = keyword_list();
-        }
+        unknown_keyword({slice.offset + first.offset, first.length}, word, near);
         continue;
       }
       if (!slot) {
@@ -518,6 +543,11 @@ class ArgumentsParser {
       take(positional[next], slice);
       if (!out_.specs_[positional[next]].repeated) ++next;
     }
+    find_missing(text);
+  }
+
+ private:
+  void find_missing(std::string_view text) {
     for (size_t i = 0; i < out_.specs_.size(); ++i) {
       const ArgumentSpec& spec = out_.specs_[i];
       if (!spec.mandatory || !out_.given_[i].empty() || blocked_.count(i)) continue;
@@ -527,7 +557,17 @@ class ArgumentsParser {
     }
   }
 
- private:
+  void unknown_keyword(const ConfigSlice& at, std::string_view word, const std::string& near) {
+    Diagnostic& d = error(at, fmt::format("unknown keyword '{}'", shown(word)));
+    if (!near.empty()) {
+      d.suggestion = fmt::format("did you mean '{}'?", near);
+      size_t meant = 0;
+      if (out_.find(near, &meant) != nullptr) blocked_.insert(meant);  // it is not missing as well
+    } else {
+      d.expected = keyword_list();
+    }
+  }
+
   std::string expectation(const ArgumentSpec& spec) const { return fmt::format("{}: {}", spec.name, describe(spec)); }
 
   std::string keyword_list() const {

@@ -60,6 +60,13 @@ struct ArgumentSpec {
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices;  // kChoice
 };
+// Of true or false, by keyword.
+inline ArgumentSpec bool_argument(std::string name, std::string default_text, std::string help) {
+  return {.name = std::move(name),
+          .kind = ArgumentKind::kBool,
+          .default_text = std::move(default_text),
+          .help = std::move(help)};
+}
 
 // What the value must look like, for messages and manuals: "a number from 1 to 255".
 std::string describe(const ArgumentSpec& spec);

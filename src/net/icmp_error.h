@@ -84,6 +84,36 @@ SLUICE_HD uint32_t next_header_at(const uint8_t* ip, uint32_t readable) {
   return at;
 }
 
+struct Head {
+  uint8_t type = 0, code = 0;
+  uint32_t rest = 0;
+};
+
+// The ICMP header of an error about the packet at `ip`, of which `quote` bytes are quoted.
+SLUICE_HD Head head_of(IcmpError error, bool v4, uint32_t parameter, const uint8_t* ip, uint32_t quote) {
+  switch (error) {
+    case IcmpError::kTimeExceeded:
+      return v4 ? Head{11, 0} : Head{3, 0};
+    case IcmpError::kNetUnreachable:
+      return v4 ? Head{3, 0} : Head{1, 0};
+    case IcmpError::kHostUnreachable:
+      return v4 ? Head{3, 1} : Head{1, 3};
+    case IcmpError::kAdminProhibited:
+      return v4 ? Head{3, 13} : Head{1, 1};
+    case IcmpError::kPacketTooBig:
+      return v4 ? Head{3, 4, parameter < 0xffff ? parameter : 0xffff} : Head{2, 0, parameter};
+    case IcmpError::kParameterProblem:
+      return v4 ? Head{12, 0, parameter << 24} : Head{4, 0, parameter};
+    case IcmpError::kPortUnreachable:
+      return v4 ? Head{3, 3} : Head{1, 4};
+    case IcmpError::kProtocolUnreachable:
+      return v4 ? Head{3, 2} : Head{4, 1, next_header_at(ip, quote)};
+    case IcmpError::kSourceRouteFailed:
+      return v4 ? Head{3, 5} : Head{1, 7};
+  }
+  return {};
+}
+
 }  // namespace icmp_error_detail
 
 // Writes the error about the packet at frame + packet.l3_offset, of which `captured_bytes` of the frame are readable,
@@ -110,54 +140,13 @@ SLUICE_HD uint32_t build_icmp_error(const uint8_t* frame, uint32_t captured_byte
   quote = quote < room - headers ? quote : room - headers;
   if (quote < quoted_header_bytes) return 0;
   const uint32_t icmp_bytes = 8 + quote;
-
-  uint8_t type = 0;
-  uint8_t code = 0;
-  uint32_t rest = 0;
-  switch (error) {
-    case IcmpError::kTimeExceeded:
-      type = v4 ? 11 : 3;
-      break;
-    case IcmpError::kNetUnreachable:
-      type = v4 ? 3 : 1;
-      break;
-    case IcmpError::kHostUnreachable:
-      type = v4 ? 3 : 1;
-      code = v4 ? 1 : 3;
-      break;
-    case IcmpError::kAdminProhibited:
-      type = v4 ? 3 : 1;
-      code = v4 ? 13 : 1;
-      break;
-    case IcmpError::kPacketTooBig:
-      type = v4 ? 3 : 2;
-      code = v4 ? 4 : 0;
-      rest = v4 ? (parameter < 0xffff ? parameter : 0xffff) : parameter;
-      break;
-    case IcmpError::kParameterProblem:
-      type = v4 ? 12 : 4;
-      rest = v4 ? parameter << 24 : parameter;
-      break;
-    case IcmpError::kPortUnreachable:
-      type = v4 ? 3 : 1;
-      code = v4 ? 3 : 4;
-      break;
-    case IcmpError::kProtocolUnreachable:
-      type = v4 ? 3 : 4;
-      code = v4 ? 2 : 1;
-      rest = v4 ? 0 : icmp_error_detail::next_header_at(frame + l3, quote);
-      break;
-    case IcmpError::kSourceRouteFailed:
-      type = v4 ? 3 : 1;
-      code = v4 ? 5 : 7;
-      break;
-  }
+  const icmp_error_detail::Head head = icmp_error_detail::head_of(error, v4, parameter, frame + l3, quote);
 
   uint8_t* icmp = out + ip_header_bytes;
-  icmp[0] = type;
-  icmp[1] = code;
+  icmp[0] = head.type;
+  icmp[1] = head.code;
   store_be16(icmp + 2, 0);
-  store_be32(icmp + 4, rest);
+  store_be32(icmp + 4, head.rest);
   memcpy(icmp + 8, frame + l3, quote);
   uint32_t pseudo = 0;
   if (v4) {

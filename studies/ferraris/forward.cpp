@@ -381,23 +381,15 @@ void add_bench_forward(Command bench) {
       ->delimiter(',')
       ->check(OneOf{{"reused", "fresh"}})
       ->type_name("NAME,...");
-  sub->add_option("--in-a-row", o->in_a_row, "Batches in a row with --memory")
-      ->check(Range(1u, 10'000u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--in-a-row", "N", o->in_a_row, "Batches in a row with --memory", Range(1u, 10'000u));
   sub->add_option("--workers", o->worker_counts, "Threads, each with an even part of the batch")
       ->delimiter(',')
       ->check(Range(1u, 256u))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case, at least 5")
-      ->check(Range(5u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--sample", o->sample, "Packets compared with the reference")
-      ->check(Range(uint64_t{1}, uint64_t{100'000'000}))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--repetitions", "N", o->repetitions, "Repetitions of each case, at least 5", Range(5u, 1000u));
+  sub->add_number("--sample", "N", o->sample, "Packets compared with the reference",
+                  Range(uint64_t{1}, uint64_t{100'000'000}));
   sub->add_option("--seed", o->seed, "Seed of routes and packets")->type_name("N")->capture_default_str();
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_forward)")->type_name("NAME");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");

@@ -366,7 +366,7 @@ std::vector<Subject> subjects_of(const FunctionOptions& o, const TemporaryFolder
       r.seed = o.seed;
       const std::string text = need(generate_routes(r), Exit::kUsage), file = folder / fmt::format("routes{}", count);
       hash.update(text);
-      write_text(file, text);
+      write_file(file, text);
       if (!destinations.contains(count)) {
         Rib rib;
         need(parse_routes(text, "generated routes", rib));
@@ -409,7 +409,7 @@ Exit bench_functions(FunctionOptions o) {
   // No rule but the last is hit often; each is looked at or passed over as in any list.
   std::string text;
   for (unsigned i = 0; i < 256; ++i) text += fmt::format("deny tcp from 198.51.{}.0/24 to any port {}\n", i, 1000 + i);
-  write_text(rules, text + "permit ip from any to any\n");
+  write_file(rules, text + "permit ip from any to any\n");
   hash.update(text);
   std::vector<Case> cases;
   Verified verified{0, 0, "the host's plain path, with the trie"};
@@ -591,21 +591,14 @@ void add_bench_functions(Command bench) {
       ->check(Range(1u, 4096u))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--seconds", o->seconds, "Parts no-loss and overload: length of a run at one rate")
-      ->check(Range(0.01, 600.0))
-      ->type_name("S")
-      ->capture_default_str();
+  sub->add_number("--seconds", "S", o->seconds, "Parts no-loss and overload: length of a run at one rate",
+                  Range(0.01, 600.0));
   sub->add_flag("--resident", o->resident,
                 "Also CRC-32 with frames in a CUDA device's memory, and with frames fed to it from the host");
   sub->add_option("--packets", o->packets, "Packets per worker and round (default 2,000,000)")->type_name("N");
-  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case, at least 5")
-      ->check(Range(5u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--sample", o->sample, "Packets first compared with the host's plain path")
-      ->check(Range(uint64_t{1}, uint64_t{100'000'000}))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--repetitions", "N", o->repetitions, "Repetitions of each case, at least 5", Range(5u, 1000u));
+  sub->add_number("--sample", "N", o->sample, "Packets first compared with the host's plain path",
+                  Range(uint64_t{1}, uint64_t{100'000'000}));
   sub->add_option("--seed", o->seed, "Seed of the packets")->type_name("N")->capture_default_str();
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_functions)")
       ->type_name("NAME");

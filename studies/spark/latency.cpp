@@ -332,16 +332,11 @@ void add_bench_latency(Command bench) {
       ->check(OneOf{{TupleSpaceAcl::kName, TupleMergeAcl::kName, LinearAcl::kName}})
       ->type_name("NAME,...")
       ->capture_default_str();
-  sub->add_option("--workers", o->workers,
-                  "With a device, more than 1: also the rate of this many host threads, with 1,024 rules")
-      ->check(Range(1u, 256u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--workers", "N", o->workers,
+                  "With a device, more than 1: also the rate of this many host threads, with 1,024 rules",
+                  Range(1u, 256u));
   sub->add_option("--frame-repetitions", o->frame_repetitions, "Batches per case (default 50,000)")->type_name("N");
-  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
-      ->check(Range(1u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--repetitions", "N", o->repetitions, "Repetitions of each case", Range(1u, 1000u));
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_latency)")->type_name("NAME");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
 }

@@ -387,7 +387,7 @@ Exit bench_port(PortBenchOptions o) {
   for (const GeneratedRoute& route : need(generate_route_list(r), Exit::kUsage)) destinations.push_back(route.prefix);
   const std::string routes = folder / "routes";
   const std::string text = need(generate_routes(r), Exit::kUsage);
-  write_text(routes, text);
+  write_file(routes, text);
   hash.update(text);
   std::vector<Case> cases;
   Verified verified{0, 0, "the plain path; one owner, one packet after another"};
@@ -467,34 +467,22 @@ void add_bench_port(Command bench) {
       ->delimiter(',')
       ->type_name("N,N,N")
       ->capture_default_str();
-  sub->add_option("--ipv4", o->ipv4, "Random routes")
-      ->check(Range(1u, 2'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--ipv4", "N", o->ipv4, "Random routes", Range(1u, 2'000'000u));
   sub->add_option("--batch", o->batches, "Packets per batch")
       ->delimiter(',')
       ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--workers", o->workers, "Workers, each with its own source and channels")
-      ->check(Range(1u, 256u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--workers", "N", o->workers, "Workers, each with its own source and channels", Range(1u, 256u));
   sub->add_flag("--device-only", o->device_only, "Do not measure the engine");
   sub->add_flag("--persistent", o->persistent,
                 "Also with persistent groups of lanes that take chunks by class: by groups, mix and buffer size");
   sub->add_flag("--soak", o->soak, "Only the persistent groups, unshaped and shaped at once, for --seconds");
-  sub->add_option("--seconds", o->seconds, "Duration of each row of the persistent groups")
-      ->check(Range(0.01, 36000.0))
-      ->type_name("S")
-      ->capture_default_str();
+  sub->add_number("--seconds", "S", o->seconds, "Duration of each row of the persistent groups", Range(0.01, 36000.0));
   sub->add_option("--frames-kept", o->frames_kept, "Frames in the device's memory (default: 256 MiB of them)")
       ->type_name("N");
   sub->add_option("--packets", o->packets, "Packets per worker and repetition (default 4,000,000)")->type_name("N");
-  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
-      ->check(Range(1u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--repetitions", "N", o->repetitions, "Repetitions of each case", Range(1u, 1000u));
   sub->add_option("--seed", o->seed, "Seed of routes and packets")->type_name("N")->capture_default_str();
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_port)")->type_name("NAME");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");

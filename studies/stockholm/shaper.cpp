@@ -89,7 +89,7 @@ std::string rate_name(uint64_t bps) {
 // Routes alone on 64-byte frames in memory, with and without classes, in turns.
 void add_costs(const ShaperOptions& o, const OpenDevices& devices, std::vector<Case>& cases, Progress& progress) {
   const BenchFolder folder;
-  write_text(folder / "rib", "0.0.0.0/1 10.0.0.1\n128.0.0.0/1 10.0.0.2\n");
+  write_file(folder / "rib", "0.0.0.0/1 10.0.0.1\n128.0.0.0/1 10.0.0.2\n");
   auto writer = need(CaptureWriter::create(folder / "in.pcap"), Exit::kIo);
   constexpr uint8_t kSomeCodepoints[] = {46, 34, 0};
   for (uint32_t i = 0; i < 4096; ++i) {
@@ -181,19 +181,10 @@ void add_bench_shaper(Command bench) {
         o->standing.routes = true;
         return bench_shaper(*o);
       });
-  sub->add_option("--seconds", o->seconds, "Simulated seconds per rate; 10 kbit/s needs 2")
-      ->check(Range(2.0, 1000.0))
-      ->type_name("S")
-      ->capture_default_str();
-  sub->add_option("--real-seconds", o->real_seconds, "Real seconds per rate; 0: none")
-      ->check(Range(0.0, 1000.0))
-      ->type_name("S")
-      ->capture_default_str();
+  sub->add_number("--seconds", "S", o->seconds, "Simulated seconds per rate; 10 kbit/s needs 2", Range(2.0, 1000.0));
+  sub->add_number("--real-seconds", "S", o->real_seconds, "Real seconds per rate; 0: none", Range(0.0, 1000.0));
   sub->add_option("--packets", o->packets, "Packets per run of the graph (default 4,000,000)")->type_name("N");
-  sub->add_option("--repetitions", o->repetitions, "Runs of the graph, at least 5")
-      ->check(Range(5u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_number("--repetitions", "N", o->repetitions, "Runs of the graph, at least 5", Range(5u, 1000u));
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_shaper)")->type_name("NAME");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
 }

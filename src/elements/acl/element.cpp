@@ -62,10 +62,7 @@ class Acl final : public Element {
 }  // namespace
 
 void register_acl(Registry& registry) {
-  ElementClass c;
-  c.name = "ACL";
-  c.group = "Classification";
-  c.summary = "permits or denies packets by an access list";
+  ElementClass c{.name = "ACL", .group = "Classification", .summary = "permits or denies packets by an access list"};
   c.description =
       "The first rule that matches the packet's addresses, ports, protocol, flags, DSCP and fragment bits decides: "
       "permit, deny, or mark. IPv4 "

@@ -30,10 +30,9 @@ class AdjacencyRewrite final : public Element {
 }  // namespace
 
 void register_adjacency(Registry& registry) {
-  ElementClass c;
-  c.name = "AdjacencyRewrite";
-  c.group = "Routing";
-  c.summary = "writes the next hop's Ethernet header and chooses the output port";
+  ElementClass c{.name = "AdjacencyRewrite",
+                 .group = "Routing",
+                 .summary = "writes the next hop's Ethernet header and chooses the output port"};
   c.description =
       "Replaces everything before the network header by the adjacency's MAC addresses and VLAN tag. A next hop with "
       "several adjacencies chooses by flow (RFC 2992). A packet larger than the output's MTU leaves by output 1, for "

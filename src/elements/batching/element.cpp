@@ -134,10 +134,7 @@ ArgumentSpec burst_argument(const char* help) {
 }  // namespace
 
 void register_batching(Registry& registry) {
-  ElementClass c;
-  c.name = "MinBatch";
-  c.group = "Batches";
-  c.summary = "makes batches of at least BURST packets";
+  ElementClass c{.name = "MinBatch", .group = "Batches", .summary = "makes batches of at least BURST packets"};
   c.description =
       "Sources make batches with room for BURST packets (never fewer than --batch says), and --latency-target makes "
       "none smaller. Among queues and scripts packets wait here until there are BURST of them or the first has waited "

@@ -64,10 +64,9 @@ class Bridge final : public StageElement<BridgeStage> {
 }  // namespace
 
 void register_bridge(Registry& registry) {
-  ElementClass c;
-  c.name = "Bridge";
-  c.group = "Classification";
-  c.summary = "passes frames that a bridge must not filter, in front of an access list";
+  ElementClass c{.name = "Bridge",
+                 .group = "Classification",
+                 .summary = "passes frames that a bridge must not filter, in front of an access list"};
   c.description =
       "Takes what IPInput gives by both outputs. IP packets leave by output 0, for an access list; frames of the kinds "
       "in PASS leave by output 1, untouched; all others are dropped, malformed packets with the reason that IPInput "

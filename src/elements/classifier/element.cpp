@@ -126,10 +126,9 @@ class Classifier final : public StageElement<ClassifierStage> {
 }  // namespace
 
 void register_classifier(Registry& registry) {
-  ElementClass c;
-  c.name = "Classifier";
-  c.group = "Classification";
-  c.summary = "sends a packet to the output of the first pattern that its bytes match";
+  ElementClass c{.name = "Classifier",
+                 .group = "Classification",
+                 .summary = "sends a packet to the output of the first pattern that its bytes match"};
   c.description =
       "A pattern is a list of clauses `OFFSET/VALUE[%MASK]` that must all hold: the bytes at OFFSET (decimal) are "
       "VALUE (hexadecimal, `?` is any digit) under MASK. `!` before a clause negates it. `-` matches everything. A "

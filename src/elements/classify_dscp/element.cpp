@@ -62,10 +62,7 @@ class ClassifyDscp final : public StageElement<ClassifyDscpStage> {
 }  // namespace
 
 void register_classify_dscp(Registry& registry) {
-  ElementClass c;
-  c.name = "ClassifyDSCP";
-  c.group = "Quality of service";
-  c.summary = "sends packets by DSCP";
+  ElementClass c{.name = "ClassifyDSCP", .group = "Quality of service", .summary = "sends packets by DSCP"};
   c.description =
       "Each argument is a list of codepoints, by number or name (`ef`, `af41`, `cs6`, `LOW-HIGH`, `others`), whose "
       "packets leave by its output; all others leave by the last. Without arguments there are three priorities by RFC "

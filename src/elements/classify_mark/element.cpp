@@ -64,10 +64,9 @@ class ClassifyMark final : public StageElement<ClassifyMarkStage> {
 }  // namespace
 
 void register_classify_mark(Registry& registry) {
-  ElementClass c;
-  c.name = "ClassifyMark";
-  c.group = "Quality of service";
-  c.summary = "sends packets by the mark that an access list gave them";
+  ElementClass c{.name = "ClassifyMark",
+                 .group = "Quality of service",
+                 .summary = "sends packets by the mark that an access list gave them"};
   c.description =
       "Each argument is a list of marks (`7`, `100-199`, `others`), whose packets leave by its output; all others "
       "leave by the last. A packet that no rule marked has mark 0. The paint becomes the output's number.";

@@ -120,10 +120,7 @@ class Counter final : public StageElement<PassStage>, public Flow {
 }  // namespace
 
 void register_counter(Registry& registry) {
-  ElementClass counter;
-  counter.name = "Counter";
-  counter.group = "Basics";
-  counter.summary = "counts packets and bytes";
+  ElementClass counter{.name = "Counter", .group = "Basics", .summary = "counts packets and bytes"};
   counter.description =
       "Packets pass unchanged. Every element counts what reaches it; a Counter only names a place to count at. Among "
       "queues and scripts it has handlers: `count`, `byte_count`, `rate`, `byte_rate`, `bit_rate` (means since the "

@@ -28,10 +28,7 @@ void register_crc32(Registry& registry) {
       .default_text = "click",
       .help = "click: Click's CRC-32, most significant bit first, not inverted; fcs: the Ethernet frame check sequence",
       .choices = {"click", "fcs"}};
-  ElementClass set;
-  set.name = "SetCRC32";
-  set.group = "Checksums";
-  set.summary = "appends a CRC-32 of the packet";
+  ElementClass set{.name = "SetCRC32", .group = "Checksums", .summary = "appends a CRC-32 of the packet"};
   set.description =
       "Adds 4 bytes after the data. In mode `click` they are what Click's SetCRC32 appends (`123456789` gives "
       "0x0376E6E7, stored in host "
@@ -55,10 +52,8 @@ void register_crc32(Registry& registry) {
   registry.add(gpu_class(set, "GPUSetCRC32CommList", true));
   registry.add(std::move(set));
 
-  ElementClass check;
-  check.name = "CheckCRC32";
-  check.group = "Checksums";
-  check.summary = "checks and removes the CRC-32 at the packet's end";
+  ElementClass check{
+      .name = "CheckCRC32", .group = "Checksums", .summary = "checks and removes the CRC-32 at the packet's end"};
   check.description = "The counterpart of SetCRC32: the last 4 bytes are compared and taken off.";
   check.arguments = {mode};
   check.outputs = {1, 2};

@@ -25,10 +25,7 @@ void register_dec_ttl(Registry& registry) {
       "IPv4 and IPv6 (RFC 1812 section 5.3.1, RFC 8200 section 3). The IPv4 checksum is updated incrementally (RFC "
       "1624). A packet whose "
       "TTL is 1 or 0 leaves unchanged by output 1, or is dropped.";
-  c.arguments = {{.name = "MULTICAST",
-                  .kind = ArgumentKind::kBool,
-                  .default_text = "true",
-                  .help = "false: packets to multicast addresses pass unchanged"}};
+  c.arguments = {bool_argument("MULTICAST", "true", "false: packets to multicast addresses pass unchanged")};
   c.outputs = {1, 2};
   c.output_docs = {"decremented packets", "expired packets"};
   c.drops = {DropReason::kTtlExpired, DropReason::kHopLimitExpired};

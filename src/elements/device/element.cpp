@@ -110,16 +110,12 @@ ElementClass source_class(const char* name, bool dpdk) {
       "counted "
       "as missed by the interface, not as a drop here.\nARP, IPv6 neighbor discovery, LLDP and packets to the "
       "interface's own addresses go to the kernel.";
-  c.arguments.push_back({.name = "PROMISC",
-                         .kind = ArgumentKind::kBool,
-                         .default_text = "false",
-                         .help = "receives frames to other link-layer addresses too"});
+  c.arguments.push_back(bool_argument("PROMISC", "false", "receives frames to other link-layer addresses too"));
   if (!dpdk) {
-    c.arguments.push_back({.name = "KERNEL",
-                           .kind = ArgumentKind::kBool,
-                           .default_text = "true",
-                           .help = "false: the kernel gets nothing that comes by the interface, not even ARP (AF_XDP, "
-                                   "AF_PACKET)"});
+    c.arguments.push_back(
+        bool_argument("KERNEL", "true",
+                      "false: the kernel gets nothing that comes by the interface, not even ARP (AF_XDP, "
+                      "AF_PACKET)"));
     c.arguments.push_back({.name = "XDP",
                            .kind = ArgumentKind::kChoice,
                            .help = "of AF_XDP; default: native where the driver has it",

@@ -78,10 +78,7 @@ void register_ether(Registry& registry) {
   const ArgumentSpec destination{
       .name = "DST", .kind = ArgumentKind::kMac, .positional = true, .mandatory = true, .help = "destination address"};
 
-  ElementClass encap;
-  encap.name = "EtherEncap";
-  encap.group = "Headers";
-  encap.summary = "puts an Ethernet header before the packet";
+  ElementClass encap{.name = "EtherEncap", .group = "Headers", .summary = "puts an Ethernet header before the packet"};
   encap.description =
       "The header goes into the 128 bytes of headroom before the data; the packet is not copied. Handlers: "
       "`ethertype`, `src`, `dst`.";
@@ -99,10 +96,7 @@ void register_ether(Registry& registry) {
   encap.make = make_element<EtherEncap>();
   registry.add(std::move(encap));
 
-  ElementClass rewrite;
-  rewrite.name = "EtherRewrite";
-  rewrite.group = "Headers";
-  rewrite.summary = "writes both Ethernet addresses";
+  ElementClass rewrite{.name = "EtherRewrite", .group = "Headers", .summary = "writes both Ethernet addresses"};
   rewrite.description = "The packet's data starts with an Ethernet header; its type and tags stay.";
   rewrite.arguments = {source, destination};
   rewrite.drops = {DropReason::kTruncatedL2};
@@ -110,10 +104,8 @@ void register_ether(Registry& registry) {
   rewrite.make = make_element<EtherRewrite>();
   registry.add(std::move(rewrite));
 
-  ElementClass mirror;
-  mirror.name = "EtherMirror";
-  mirror.group = "Headers";
-  mirror.summary = "swaps the Ethernet source and destination";
+  ElementClass mirror{
+      .name = "EtherMirror", .group = "Headers", .summary = "swaps the Ethernet source and destination"};
   mirror.description = "The packet goes back to where it came from.";
   mirror.drops = {DropReason::kTruncatedL2};
   mirror.example = "in -> EtherMirror -> out;";

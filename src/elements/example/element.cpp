@@ -17,10 +17,7 @@ class Example final : public StageElement<ExampleStage> {
 }  // namespace
 
 void register_example(Registry& registry) {
-  ElementClass c;
-  c.name = "Example";
-  c.group = "Basics";
-  c.summary = "lets packets up to a length pass";
+  ElementClass c{.name = "Example", .group = "Basics", .summary = "lets packets up to a length pass"};
   c.description = "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product.";
   c.arguments = {{.name = "LIMIT",
                   .kind = ArgumentKind::kUint,

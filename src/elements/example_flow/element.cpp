@@ -85,10 +85,7 @@ class ExampleFlow final : public OrderedElement {
 }  // namespace
 
 void register_example_flow(Registry& registry) {
-  ElementClass c;
-  c.name = "ExampleFlow";
-  c.group = "Flows";
-  c.summary = "lets the first packets of each flow pass";
+  ElementClass c{.name = "ExampleFlow", .group = "Flows", .summary = "lets the first packets of each flow pass"};
   c.description = "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product.";
   c.arguments = {{.name = "LIMIT",
                   .kind = ArgumentKind::kUint,

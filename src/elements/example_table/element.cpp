@@ -61,10 +61,9 @@ class Filter final : public Element {
 void register_example_table(Registry& registry) {
   registry.add(list_table_class(
       own_kind(), "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product."));
-  ElementClass c;
-  c.name = "ExampleTableFilter";
-  c.group = "Tables";
-  c.summary = "separates packets whose source address is in a table";
+  ElementClass c{.name = "ExampleTableFilter",
+                 .group = "Tables",
+                 .summary = "separates packets whose source address is in a table"};
   c.description = "A skeleton to copy. It is compiled and tested with the rest, and is not part of the product.";
   c.arguments = {{.name = "TABLE",
                   .kind = ArgumentKind::kString,

@@ -36,10 +36,9 @@ class GetIpAddress final : public StageElement<GetIpAddressStage> {
 }  // namespace
 
 void register_get_ip_address(Registry& registry) {
-  ElementClass c;
-  c.name = "GetIPAddress";
-  c.group = "Headers";
-  c.summary = "sets the destination for lookups from the packet's bytes";
+  ElementClass c{.name = "GetIPAddress",
+                 .group = "Headers",
+                 .summary = "sets the destination for lookups from the packet's bytes"};
   c.description =
       "The 4 bytes at OFFSET, or the source or destination of the IPv4 header that was checked, become the packet's "
       "destination for what follows: IPLookup and its variants, IPRoute, and access lists. The packet's bytes stay. A "

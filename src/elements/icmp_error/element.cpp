@@ -171,10 +171,8 @@ class IcmpErrorElement final : public Element {
 }  // namespace
 
 void register_icmp_error(Registry& registry) {
-  ElementClass c;
-  c.name = "ICMPError";
-  c.group = "IP";
-  c.summary = "answers packets that cannot be forwarded with ICMP errors";
+  ElementClass c{
+      .name = "ICMPError", .group = "IP", .summary = "answers packets that cannot be forwarded with ICMP errors"};
   c.description =
       "Takes packets from other elements' error outputs, drops each with its reason, and generates an ICMP or ICMPv6 "
       "error about it (RFC 792, RFC 1812 section 4.3, RFC 4443) unless the RFCs forbid one. The error is an IP packet "

@@ -17,10 +17,7 @@ class Idle final : public Element {
 }  // namespace
 
 void register_idle(Registry& registry) {
-  ElementClass c;
-  c.name = "Idle";
-  c.group = "Basics";
-  c.summary = "produces no packets and drops what it receives";
+  ElementClass c{.name = "Idle", .group = "Basics", .summary = "produces no packets and drops what it receives"};
   c.description = "Closes ports that are not needed.";
   c.inputs = {0, kAnyPorts};
   c.outputs = {0, kAnyPorts};

@@ -133,10 +133,8 @@ class DpdkInfo final : public InfoElement {
 }  // namespace
 
 void register_info(Registry& registry) {
-  ElementClass message;
-  message.name = "Message";
-  message.group = "Control";
-  message.summary = "prints a message when the configuration is read";
+  ElementClass message{
+      .name = "Message", .group = "Control", .summary = "prints a message when the configuration is read"};
   message.description = "The text appears as a warning at this place, or as an error, which ends it.";
   message.arguments = {
       {.name = "MESSAGE", .kind = ArgumentKind::kString, .positional = true, .mandatory = true, .help = "the text"},
@@ -151,10 +149,7 @@ void register_info(Registry& registry) {
   message.make = make_element<Message>();
   registry.add(std::move(message));
 
-  ElementClass addresses;
-  addresses.name = "AddressInfo";
-  addresses.group = "Control";
-  addresses.summary = "names addresses";
+  ElementClass addresses{.name = "AddressInfo", .group = "Control", .summary = "names addresses"};
   addresses.description =
       "Wherever an address or a prefix is expected, in routes and in patterns of IPFilter and IPClassifier, a name can "
       "be used: NAME, or one of its addresses: `NAME:ip`, `NAME:ipnet` (the prefix that was given), `NAME:bcast` (its "
@@ -173,10 +168,9 @@ void register_info(Registry& registry) {
   addresses.make = make_element<AddressInfo>();
   registry.add(std::move(addresses));
 
-  ElementClass threads;
-  threads.name = "StaticThreadSched";
-  threads.group = "Control";
-  threads.summary = "accepted from Click's configurations, with a warning";
+  ElementClass threads{.name = "StaticThreadSched",
+                       .group = "Control",
+                       .summary = "accepted from Click's configurations, with a warning"};
   threads.description = "Workers share packets, not elements: which thread runs an element is not a setting.";
   threads.arguments = {{.name = "ASSIGNMENT",
                         .kind = ArgumentKind::kRaw,
@@ -188,10 +182,8 @@ void register_info(Registry& registry) {
   threads.make = make_element<StaticThreadSched>();
   registry.add(std::move(threads));
 
-  ElementClass dpdk;
-  dpdk.name = "DPDKInfo";
-  dpdk.group = "Control";
-  dpdk.summary = "accepted from FastClick's configurations, with a warning";
+  ElementClass dpdk{
+      .name = "DPDKInfo", .group = "Control", .summary = "accepted from FastClick's configurations, with a warning"};
   dpdk.description =
       "It sizes memory and rings of DPDK's ports in FastClick. Here captures are used for such ports (`--map`), and "
       "the runtime sizes its own memory. Arguments are checked and have no effect.";

@@ -123,10 +123,8 @@ class IpFragmenter final : public Element {
 }  // namespace
 
 void register_ip_fragmenter(Registry& registry) {
-  ElementClass c;
-  c.name = "IPFragmenter";
-  c.group = "IP";
-  c.summary = "cuts IPv4 packets that are too large into fragments";
+  ElementClass c{
+      .name = "IPFragmenter", .group = "IP", .summary = "cuts IPv4 packets that are too large into fragments"};
   c.description =
       "Larger than MTU and without DF: the packet leaves by output 0 as fragments, in order (RFC 791 section 3.2, RFC "
       "1812 section 5.2.6). The packet itself becomes the first; the others count as generated. Options with the copy "
@@ -142,14 +140,9 @@ void register_ip_fragmenter(Registry& registry) {
        .help = "the largest IP packet; default: the MTU that AdjacencyRewrite found",
        .min = kIpv4MinimumMtu,
        .max = 65535},
-      {.name = "HONOR_DF",
-       .kind = ArgumentKind::kBool,
-       .default_text = "true",
-       .help = "false: cut packets with DF, too, and leave DF set"},
-      {.name = "VERBOSE",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "accepted for compatibility with Click: packets with DF are always counted by reason"},
+      bool_argument("HONOR_DF", "true", "false: cut packets with DF, too, and leave DF set"),
+      bool_argument("VERBOSE", "false",
+                    "accepted for compatibility with Click: packets with DF are always counted by reason"),
   };
   c.outputs = {1, 2};
   c.output_docs = {"packets that fit, and fragments", "packets that must not be cut"};

@@ -137,10 +137,7 @@ void register_ip_gw_options(Registry& registry) {
     spec.choices.emplace_back("drop");
     return spec;
   };
-  ElementClass c;
-  c.name = "IPGWOptions";
-  c.group = "IP";
-  c.summary = "processes IPv4 options as a router";
+  ElementClass c{.name = "IPGWOptions", .group = "IP", .summary = "processes IPv4 options as a router"};
   c.description =
       "Record Route gets MYADDR, Timestamp the packet's own time and, where requested, MYADDR (RFC 791 section 3.1, "
       "RFC 1812 section 5.3.13); the checksum is updated. Malformed lists leave by output 1, for an ICMP parameter "

@@ -123,13 +123,18 @@ void append(std::vector<DropReason>& to, const std::vector<DropReason>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-}  // namespace
+const ArgumentSpec kOffset{.name = "OFFSET",
+                           .kind = ArgumentKind::kUint,
+                           .positional = true,
+                           .default_text = "0",
+                           .unit = "bytes",
+                           .help = "where the header starts, from the packet's start",
+                           .min = 0,
+                           .max = 32768};
 
-void register_ip_input(Registry& registry) {
-  ElementClass input;
-  input.name = "IPInput";
-  input.group = "IP";
-  input.summary = "from an Ethernet frame to a checked IPv4 or IPv6 packet";
+void register_input(Registry& registry) {
+  ElementClass input{
+      .name = "IPInput", .group = "IP", .summary = "from an Ethernet frame to a checked IPv4 or IPv6 packet"};
   input.description =
       "Finds the network header behind Ethernet and up to 4 VLAN tags, checks it (RFC 1812 sections 5.2.2 and 5.3.7, "
       "RFC 8200), trims "
@@ -142,34 +147,14 @@ void register_ip_input(Registry& registry) {
       "7112). "
       "So are packets with more tags or extension headers than are read.";
   input.arguments = {
-      {.name = "MARTIANS",
-       .kind = ArgumentKind::kBool,
-       .default_text = "true",
-       .help = "drop addresses that must not be forwarded"},
-      {.name = "SOURCE_ROUTES",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "let packets with source-route options pass"},
-      {.name = "CHECKSUM",
-       .kind = ArgumentKind::kBool,
-       .default_text = "true",
-       .help = "verify the IPv4 header checksum"},
-      {.name = "MULTICAST",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "let multicast and limited broadcast destinations pass"},
-      {.name = "LINK_BROADCAST",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "let packets pass that came as link-layer broadcast or multicast"},
-      {.name = "PADDING",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "keep what follows the IP packet in its frame"},
-      {.name = "TINY_FRAGMENTS",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "let fragments pass that do not hold the L4 header which access lists judge"},
+      bool_argument("MARTIANS", "true", "drop addresses that must not be forwarded"),
+      bool_argument("SOURCE_ROUTES", "false", "let packets with source-route options pass"),
+      bool_argument("CHECKSUM", "true", "verify the IPv4 header checksum"),
+      bool_argument("MULTICAST", "false", "let multicast and limited broadcast destinations pass"),
+      bool_argument("LINK_BROADCAST", "false", "let packets pass that came as link-layer broadcast or multicast"),
+      bool_argument("PADDING", "false", "keep what follows the IP packet in its frame"),
+      bool_argument("TINY_FRAGMENTS", "false",
+                    "let fragments pass that do not hold the L4 header which access lists judge"),
   };
   input.outputs = {1, 2};
   input.output_docs = {"good packets", "bad packets"};
@@ -184,40 +169,28 @@ void register_ip_input(Registry& registry) {
       "adj) -> ToDump(out.pcap);";
   input.make = make_element<IpInput>();
   registry.add(std::move(input));
+}
 
-  const ArgumentSpec offset{.name = "OFFSET",
-                            .kind = ArgumentKind::kUint,
-                            .positional = true,
-                            .default_text = "0",
-                            .unit = "bytes",
-                            .help = "where the header starts, from the packet's start",
-                            .min = 0,
-                            .max = 32768};
-  const ArgumentSpec verbose{.name = "VERBOSE",
-                             .kind = ArgumentKind::kBool,
-                             .default_text = "false",
-                             .help = "accepted for compatibility with Click: bad packets are counted by reason"};
-  const ArgumentSpec details{.name = "DETAILS",
-                             .kind = ArgumentKind::kBool,
-                             .default_text = "false",
-                             .help = "accepted for compatibility with Click: bad packets are always counted by reason"};
+void register_checks(Registry& registry) {
+  const ArgumentSpec verbose =
+      bool_argument("VERBOSE", "false", "accepted for compatibility with Click: bad packets are counted by reason");
+  const ArgumentSpec details = bool_argument(
+      "DETAILS", "false", "accepted for compatibility with Click: bad packets are always counted by reason");
   const ArgumentSpec bad_source{
       .name = "BADSRC", .kind = ArgumentKind::kRaw, .help = "source addresses, separated by spaces, that are bad"};
   const ArgumentSpec good_destination{
       .name = "GOODDST",
       .kind = ArgumentKind::kRaw,
       .help = "destination addresses, separated by spaces, for which BADSRC does not apply"};
-  ElementClass check;
-  check.name = "CheckIPHeader";
-  check.group = "IP";
-  check.summary = "checks the IPv4 header that the packet starts with";
+  ElementClass check{
+      .name = "CheckIPHeader", .group = "IP", .summary = "checks the IPv4 header that the packet starts with"};
   check.description =
       "Version, header length, total length and checksum (RFC 1812 section 5.2.2). Trims what follows the packet, such "
       "as Ethernet padding, "
       "and sets the packet's key and destination.";
   check.arguments = {
-      offset,
-      {.name = "CHECKSUM", .kind = ArgumentKind::kBool, .default_text = "true", .help = "verify the header checksum"},
+      kOffset,
+      bool_argument("CHECKSUM", "true", "verify the header checksum"),
       {.name = "INTERFACES",
        .kind = ArgumentKind::kRaw,
        .help = "the router's own ADDR/LENGTH, separated by spaces: their broadcast addresses, 0.0.0.0 and "
@@ -247,7 +220,7 @@ void register_ip_input(Registry& registry) {
   check6.description =
       "Version, payload length and extension headers (RFC 8200, RFC 5095). Trims what follows the packet and sets its "
       "key and destination.";
-  check6.arguments = {offset, bad_source, good_destination, verbose};
+  check6.arguments = {kOffset, bad_source, good_destination, verbose};
   check6.drops = kIpv6Drops;
   append(check6.drops, {DropReason::kMartianSource, DropReason::kNoHeadroom});
   check6.example = "in -> Strip(14) -> CheckIP6Header -> out;";
@@ -255,15 +228,15 @@ void register_ip_input(Registry& registry) {
   registry.add(std::move(check));
   registry.add(std::move(check2));
   registry.add(std::move(check6));
+}
 
-  ElementClass mark;
-  mark.name = "MarkIPHeader";
-  mark.group = "IP";
-  mark.summary = "notes where the IPv4 header is, without checking it";
+void register_marks(Registry& registry) {
+  ElementClass mark{
+      .name = "MarkIPHeader", .group = "IP", .summary = "notes where the IPv4 header is, without checking it"};
   mark.description =
       "Sets the packet's key and destination if there is a readable header, else an empty key. Nothing is trimmed or "
       "dropped.";
-  mark.arguments = {offset};
+  mark.arguments = {kOffset};
   mark.example = "in -> MarkIPHeader(14) -> IPPrint -> out;";
   mark.make = [](std::string_view) { return std::make_unique<MarkHeader>(uint8_t{4}); };
   ElementClass mark6 = mark;
@@ -273,6 +246,14 @@ void register_ip_input(Registry& registry) {
   mark6.make = [](std::string_view) { return std::make_unique<MarkHeader>(uint8_t{6}); };
   registry.add(std::move(mark));
   registry.add(std::move(mark6));
+}
+
+}  // namespace
+
+void register_ip_input(Registry& registry) {
+  register_input(registry);
+  register_checks(registry);
+  register_marks(registry);
 }
 
 }  // namespace sluice

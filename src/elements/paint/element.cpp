@@ -32,10 +32,7 @@ class PaintSwitch final : public StageElement<PaintSwitchStage> {
 }  // namespace
 
 void register_paint(Registry& registry) {
-  ElementClass paint;
-  paint.name = "Paint";
-  paint.group = "Marks";
-  paint.summary = "sets the paint of a packet";
+  ElementClass paint{.name = "Paint", .group = "Marks", .summary = "sets the paint of a packet"};
   paint.description = "The paint is one byte that travels with the packet; it is 0 when the packet enters.";
   paint.arguments = {
       {.name = "COLOR",
@@ -51,10 +48,8 @@ void register_paint(Registry& registry) {
   paint.make = make_element<Paint>();
   registry.add(std::move(paint));
 
-  ElementClass paint_switch;
-  paint_switch.name = "PaintSwitch";
-  paint_switch.group = "Marks";
-  paint_switch.summary = "sends a packet to the output that its paint names";
+  ElementClass paint_switch{
+      .name = "PaintSwitch", .group = "Marks", .summary = "sends a packet to the output that its paint names"};
   paint_switch.description = "Output N gets the packets of paint N. A packet whose paint has no output is dropped.";
   paint_switch.outputs = {1, kMaxOutputs};
   paint_switch.drops = {DropReason::kUnconnectedOutput};

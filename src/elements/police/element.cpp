@@ -298,10 +298,9 @@ class Police final : public OrderedElement {
 }  // namespace
 
 void register_police(Registry& registry) {
-  ElementClass c;
-  c.name = "Police";
-  c.group = "Quality of service";
-  c.summary = "colors packets by rate and burst, and drops red ones";
+  ElementClass c{.name = "Police",
+                 .group = "Quality of service",
+                 .summary = "colors packets by rate and burst, and drops red ones"};
   c.description =
       "One rate (RFC 2697), or two where PEAK is given (RFC 2698: then EXCESS is the peak burst). Output 0: green, 1: "
       "yellow (by output 0 where it is not connected), 2: red (dropped where it is not connected). Counts bytes of the "
@@ -321,10 +320,7 @@ void register_police(Registry& registry) {
       burst_bytes_argument("BURST", true, "", "committed burst"),
       burst_bytes_argument("EXCESS", false, "0", "excess burst, or peak burst with PEAK"),
       {.name = "PEAK", .kind = ArgumentKind::kBandwidth, .help = "peak information rate", .max = 5e10},
-      {.name = "AWARE",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "the paint is the color that a packet comes with"},
+      bool_argument("AWARE", "false", "the paint is the color that a packet comes with"),
       {.name = "BY",
        .kind = ArgumentKind::kChoice,
        .default_text = "all",

@@ -36,10 +36,9 @@ class PortSwitch final : public StageElement<PortSwitchStage> {
 }  // namespace
 
 void register_port_switch(Registry& registry) {
-  ElementClass c;
-  c.name = "PortSwitch";
-  c.group = "Routing";
-  c.summary = "separates packets by the output port that AdjacencyRewrite chose";
+  ElementClass c{.name = "PortSwitch",
+                 .group = "Routing",
+                 .summary = "separates packets by the output port that AdjacencyRewrite chose"};
   c.description =
       "Output i gets the packets of the i-th PORT; packets of other ports leave by the last output, or are dropped "
       "where it is not connected.";

@@ -140,33 +140,25 @@ class Discard final : public PortElement {
   ElementKind kind() const override { return ElementKind::kSink; }
 };
 
-}  // namespace
+const ArgumentSpec kCaptureFile{
+    .name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"};
 
-void register_ports(Registry& registry) {
+void register_sources(Registry& registry) {
   const ArgumentSpec limit{
       .name = "LIMIT", .kind = ArgumentKind::kUint, .unit = "packets", .help = "stop after this many"};
-  const ArgumentSpec stop{
-      .name = "STOP",
-      .kind = ArgumentKind::kBool,
-      .default_text = "true",
-      .help =
-          "if given, and among queues: the end of this source ends the run; else a run ends when every source is done"};
-  const ArgumentSpec tso{
-      .name = "TSO",
-      .kind = ArgumentKind::kBool,
-      .default_text = "false",
-      .help =
-          "true: an IPv4 total length or IPv6 payload length of 0, which captures have of packets that a NIC was to "
-          "cut (TSO), becomes that of the frame, and the IPv4 checksum right"};
-  ElementClass from_dump;
-  from_dump.name = "FromDump";
-  from_dump.group = "Ports";
-  from_dump.summary = "reads packets from a capture file";
+  const ArgumentSpec stop = bool_argument(
+      "STOP", "true",
+      "if given, and among queues: the end of this source ends the run; else a run ends when every source is done");
+  const ArgumentSpec tso = bool_argument(
+      "TSO", "false",
+      "true: an IPv4 total length or IPv6 payload length of 0, which captures have of packets that a NIC was to "
+      "cut (TSO), becomes that of the frame, and the IPv4 checksum right");
+  ElementClass from_dump{.name = "FromDump", .group = "Ports", .summary = "reads packets from a capture file"};
   from_dump.description =
       "pcap or pcapng, plain or compressed, microseconds or nanoseconds; Ethernet, Linux cooked (v1, v2), raw IP, BSD "
       "null and loop, PPP, also several in one pcapng file.";
   from_dump.arguments = {
-      {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
+      kCaptureFile,
       limit,
       {.name = "SKIP",
        .kind = ArgumentKind::kUint,
@@ -175,11 +167,8 @@ void register_ports(Registry& registry) {
        .help = "packets to leave out at the start"},
       stop,
       tso,
-      {.name = "TIMING",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "true has no effect, with a warning"},
-      {.name = "FORCE_IP", .kind = ArgumentKind::kBool, .default_text = "false", .help = "refused when true"},
+      bool_argument("TIMING", "false", "true has no effect, with a warning"),
+      bool_argument("FORCE_IP", "false", "refused when true"),
       {.name = "START", .kind = ArgumentKind::kRaw, .help = "refused"},
       {.name = "START_AFTER", .kind = ArgumentKind::kRaw, .help = "refused"},
       {.name = "END", .kind = ArgumentKind::kRaw, .help = "refused"},
@@ -191,26 +180,17 @@ void register_ports(Registry& registry) {
   from_dump.make = make_element<FromDump>();
   registry.add(std::move(from_dump));
 
-  ElementClass from_memory;
-  from_memory.name = "FromMemory";
-  from_memory.group = "Ports";
-  from_memory.summary = "replays a capture from memory";
+  ElementClass from_memory{.name = "FromMemory", .group = "Ports", .summary = "replays a capture from memory"};
   from_memory.description =
       "The whole capture is read before the run and replayed up to LIMIT packets; default: once.\nEach repetition's "
       "timestamps are shifted by the capture's duration: first timestamp to last, plus a mean gap.";
-  from_memory.arguments = {
-      {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
-      limit,
-      tso};
+  from_memory.arguments = {kCaptureFile, limit, tso};
   from_memory.inputs = {0, 0};
   from_memory.example = "FromMemory(in.pcap, LIMIT 1000000) -> IPInput -> ToMemory;";
   from_memory.make = make_element<FromMemory>();
   registry.add(std::move(from_memory));
 
-  ElementClass infinite;
-  infinite.name = "InfiniteSource";
-  infinite.group = "Ports";
-  infinite.summary = "generates copies of one packet";
+  ElementClass infinite{.name = "InfiniteSource", .group = "Ports", .summary = "generates copies of one packet"};
   infinite.description =
       "Timestamps are one microsecond apart and start at 0. Without LIMIT it never ends. Among queues packets are made "
       "one at a time, at the run's time, while a queue downstream has room. Handlers: `count`, `reset` (makes LIMIT "
@@ -221,14 +201,13 @@ void register_ports(Registry& registry) {
   infinite.example = "InfiniteSource(DATA \\<00 00 c0 ae 67 ef 00 00 00 00 00 00 08 00>, LIMIT 5) -> Print -> Discard;";
   infinite.make = make_element<InfiniteSource>();
   registry.add(std::move(infinite));
+}
 
-  ElementClass to_dump;
-  to_dump.name = "ToDump";
-  to_dump.group = "Ports";
-  to_dump.summary = "writes packets to a capture file";
+void register_sinks(Registry& registry) {
+  ElementClass to_dump{.name = "ToDump", .group = "Ports", .summary = "writes packets to a capture file"};
   to_dump.description = "pcap. The file is created under its name only if the run succeeds.";
   to_dump.arguments = {
-      {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
+      kCaptureFile,
       {.name = "SNAPLEN",
        .kind = ArgumentKind::kUint,
        .default_text = "0",
@@ -236,7 +215,7 @@ void register_ports(Registry& registry) {
        .help = "how much of each packet; 0: all",
        .min = 0,
        .max = 262144},
-      {.name = "NANO", .kind = ArgumentKind::kBool, .default_text = "true", .help = "timestamps in nanoseconds"},
+      bool_argument("NANO", "true", "timestamps in nanoseconds"),
       {.name = "ENCAP",
        .kind = ArgumentKind::kChoice,
        .default_text = "ETHER",
@@ -249,26 +228,27 @@ void register_ports(Registry& registry) {
   to_dump.make = make_element<ToDump>();
   registry.add(std::move(to_dump));
 
-  ElementClass to_memory;
-  to_memory.name = "ToMemory";
-  to_memory.group = "Ports";
-  to_memory.summary = "counts packets as sent and frees them";
+  ElementClass to_memory{.name = "ToMemory", .group = "Ports", .summary = "counts packets as sent and frees them"};
   to_memory.description = "For benchmarks: the end of a graph that FromMemory starts.";
   to_memory.outputs = {0, 0};
   to_memory.example = "FromMemory(in.pcap) -> IPInput -> ToMemory;";
   to_memory.make = make_element<ToMemory>();
   registry.add(std::move(to_memory));
 
-  ElementClass discard;
-  discard.name = "Discard";
-  discard.group = "Basics";
-  discard.summary = "drops packets";
+  ElementClass discard{.name = "Discard", .group = "Basics", .summary = "drops packets"};
   discard.description = "A packet from an error output keeps its reason.";
   discard.outputs = {0, 0};
   discard.drops = {DropReason::kDiscard};
   discard.example = "c[2] -> Discard;";
   discard.make = make_element<Discard>();
   registry.add(std::move(discard));
+}
+
+}  // namespace
+
+void register_ports(Registry& registry) {
+  register_sources(registry);
+  register_sinks(registry);
 }
 
 }  // namespace sluice

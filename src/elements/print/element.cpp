@@ -43,10 +43,7 @@ class Print final : public Element {
 }  // namespace
 
 void register_print(Registry& registry) {
-  ElementClass c;
-  c.name = "Print";
-  c.group = "Debugging";
-  c.summary = "prints packets to stderr, in hexadecimal";
+  ElementClass c{.name = "Print", .group = "Debugging", .summary = "prints packets to stderr, in hexadecimal"};
   c.description =
       "One line per packet: the label, the length, the first bytes, as in `seen:   60 | ffffffff ffff0200`. Lines come "
       "in packet order.";
@@ -71,11 +68,8 @@ void register_print(Registry& registry) {
        .default_text = "hex",
        .help = "how bytes are printed",
        .choices = {"none", "hex", "ascii"}},
-      {.name = "TIMESTAMP",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "print the packet's timestamp"},
-      {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: print nothing"},
+      bool_argument("TIMESTAMP", "false", "print the packet's timestamp"),
+      bool_argument("ACTIVE", "true", "false: print nothing"),
   };
   c.example = "in -> Print(seen, 16) -> out;";
   c.make = make_element<Print>();

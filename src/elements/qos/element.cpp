@@ -127,10 +127,9 @@ class Qos final : public FlowElement {
 }  // namespace
 
 void register_qos(Registry& registry) {
-  ElementClass qos;
-  qos.name = "QoS";
-  qos.group = "Quality of service";
-  qos.summary = "classes of service at an output: police, remark, shape, queue, schedule";
+  ElementClass qos{.name = "QoS",
+                   .group = "Quality of service",
+                   .summary = "classes of service at an output: police, remark, shape, queue, schedule"};
   qos.description =
       "The classes are those of TABLE (see docs/reference/formats.md), or three priorities by DSCP that share 3:2:1. A "
       "packet is classified by its DSCP (or by the mark of an access list, where a class has it), policed, remarked, "

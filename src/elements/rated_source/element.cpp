@@ -128,10 +128,8 @@ class TimedSink final : public FlowElement {
 }  // namespace
 
 void register_rated_source(Registry& registry) {
-  ElementClass c;
-  c.name = "RatedSource";
-  c.group = "Queues and rates";
-  c.summary = "generates copies of one packet, at a rate";
+  ElementClass c{
+      .name = "RatedSource", .group = "Queues and rates", .summary = "generates copies of one packet, at a rate"};
   c.description =
       "One packet at a time, exactly RATE per second; missed packets are made up for, up to one second's worth. "
       "Handlers: `count`, `reset` (makes LIMIT packets more), `rate`, `limit`, `active`, `data`, `length`.";
@@ -148,10 +146,8 @@ void register_rated_source(Registry& registry) {
   c.make = make_flow<RatedSource>();
   registry.add(std::move(c));
 
-  ElementClass sink;
-  sink.name = "TimedSink";
-  sink.group = "Queues and rates";
-  sink.summary = "pulls a packet at intervals and drops it";
+  ElementClass sink{
+      .name = "TimedSink", .group = "Queues and rates", .summary = "pulls a packet at intervals and drops it"};
   sink.description = "Handler: `interval`.";
   sink.arguments = {TimedSink::kInterval};
   sink.outputs = {0, 0};

@@ -38,10 +38,9 @@ class IpRoute final : public Element {
 }  // namespace
 
 void register_route(Registry& registry) {
-  ElementClass c;
-  c.name = "IPRoute";
-  c.group = "Routing";
-  c.summary = "finds the next hop of the destination by longest prefix match";
+  ElementClass c{.name = "IPRoute",
+                 .group = "Routing",
+                 .summary = "finds the next hop of the destination by longest prefix match"};
   c.description = "IPv4 and IPv6. The next hop goes to AdjacencyRewrite.";
   c.arguments = {{.name = "TABLE",
                   .kind = ArgumentKind::kString,

@@ -85,10 +85,8 @@ class DrrSched final : public FlowElement {
 }  // namespace
 
 void register_sched(Registry& registry) {
-  ElementClass c;
-  c.name = "RoundRobinSched";
-  c.group = "Queues and rates";
-  c.summary = "pulls from its inputs round robin";
+  ElementClass c{
+      .name = "RoundRobinSched", .group = "Queues and rates", .summary = "pulls from its inputs round robin"};
   c.description = "Each packet comes from the next input that has one.";
   c.inputs = {1, kAnyPorts};
   c.processing = "l/l";

@@ -435,6 +435,39 @@ class Script final : public FlowElement {
     complain(context, error.hint.empty() ? error.message : fmt::format("{} ({})", error.message, error.hint));
   }
 
+  // Whether it blocks here.
+  bool pauses(FlowContext& context, std::string_view text) {
+    uint64_t count = 1;
+    if (!text.empty()) {
+      auto value = expand(context, text, true);
+      auto parsed = value.ok() ? handler_value(kCountSpec, *value) : Result<ArgumentValue>(value.error());
+      if (parsed.ok())
+        count = parsed->number;
+      else
+        complain(context, parsed.error());
+    }
+    if (steps_ >= count) {
+      steps_ -= count;
+      return false;
+    }
+    paused_ = count - steps_;
+    steps_ = 0;
+    blocked_ = Blocked::kPause;
+    return true;
+  }
+
+  bool waits(FlowContext& context, const Instruction& i) {
+    uint64_t ns = 0;
+    auto value = expand(context, i.text, true);
+    if (!value.ok() || !parse_time_ns(*value, &ns)) {
+      complain(context, fmt::format("'{}' is not a time", value.ok() ? *value : i.text));
+      return false;
+    }
+    blocked_ = Blocked::kWait;
+    context.set_timer(context.now_ns() + std::min<uint64_t>(ns, kNever / 4));
+    return true;
+  }
+
   Outcome execute(FlowContext& context, size_t from) {
     unsigned jumps = 0;
     for (size_t at = from; at < code_.size();) {
@@ -462,38 +495,11 @@ class Script final : public FlowElement {
         case Op::kWrite:
           use(context, i);
           break;
-        case Op::kPause: {
-          uint64_t count = 1;
-          if (!text.empty()) {
-            auto value = expand(context, text, true);
-            auto parsed = value.ok() ? handler_value(kCountSpec, *value) : Result<ArgumentValue>(value.error());
-            if (parsed.ok())
-              count = parsed->number;
-            else
-              complain(context, parsed.error());
-          }
-          if (steps_ >= count) {
-            steps_ -= count;
-            break;
-          }
-          paused_ = count - steps_;
-          steps_ = 0;
-          blocked_ = Blocked::kPause;
+        case Op::kPause:
+        case Op::kWait:
+          if (i.op == Op::kPause ? !pauses(context, text) : !waits(context, i)) break;
           next_ = at;
           return {How::kBlocked, {}};
-        }
-        case Op::kWait: {
-          uint64_t ns = 0;
-          auto value = expand(context, text, true);
-          if (!value.ok() || !parse_time_ns(*value, &ns)) {
-            complain(context, fmt::format("'{}' is not a time", value.ok() ? *value : i.text));
-            break;
-          }
-          blocked_ = Blocked::kWait;
-          next_ = at;
-          context.set_timer(context.now_ns() + std::min<uint64_t>(ns, kNever / 4));
-          return {How::kBlocked, {}};
-        }
         case Op::kGoto:
         case Op::kLoop: {
           std::string label = i.op == Op::kLoop ? "loop" : std::string(take_word(text));
@@ -738,10 +744,8 @@ class Script final : public FlowElement {
 }  // namespace
 
 void register_script(Registry& registry) {
-  ElementClass c;
-  c.name = "Script";
-  c.group = "Control";
-  c.summary = "runs instructions: waits, reads and writes handlers, prints";
+  ElementClass c{
+      .name = "Script", .group = "Control", .summary = "runs instructions: waits, reads and writes handlers, prints"};
   c.description =
       "Instructions: `set VAR TEXT`, `init`, `export`, `print [>FILE] TEXT|HANDLER`, `printn`, `read HANDLER`, `write "
       "HANDLER VALUE`, `pause [N]`, `wait TIME`, `label L`, `goto L [CONDITION]`, `loop`, `return VALUE`, `end`, "

@@ -35,10 +35,8 @@ class SetIpDscp final : public StageElement<SetIpDscpStage> {
 }  // namespace
 
 void register_set_ip_dscp(Registry& registry) {
-  ElementClass c;
-  c.name = "SetIPDSCP";
-  c.group = "Headers";
-  c.summary = "sets the differentiated services codepoint of IP packets";
+  ElementClass c{
+      .name = "SetIPDSCP", .group = "Headers", .summary = "sets the differentiated services codepoint of IP packets"};
   c.description =
       "IPv4 (with its checksum) and IPv6; ECN stays. Later access lists and patterns see the new codepoint. Packets "
       "that are not IP pass unchanged. Handler: `dscp`.";

@@ -219,10 +219,7 @@ class Shape final : public OrderedElement {
 }  // namespace
 
 void register_shape(Registry& registry) {
-  ElementClass c;
-  c.name = "Shape";
-  c.group = "Quality of service";
-  c.summary = "delays packets to a rate";
+  ElementClass c{.name = "Shape", .group = "Quality of service", .summary = "delays packets to a rate"};
   c.description =
       "A token bucket as earliest departure time: a packet gets its departure time on arrival and waits in a timing "
       "wheel. It leaves while the bucket is not in debt, and may bring it into debt; with BURST 0 packets leave at an "

@@ -57,10 +57,7 @@ class Shaper final : public FlowElement {
 }  // namespace
 
 void register_shaper(Registry& registry) {
-  ElementClass c;
-  c.name = "Shaper";
-  c.group = "Queues and rates";
-  c.summary = "limits the packets pulled per second";
+  ElementClass c{.name = "Shaper", .group = "Queues and rates", .summary = "limits the packets pulled per second"};
   c.description =
       "Pulled packets come no closer together than RATE allows; no credit is saved up but one late packet. Output 1, "
       "if connected, gives the packets for which it is not time yet. Handlers: `rate`, `reset`.";

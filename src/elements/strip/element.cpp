@@ -26,10 +26,7 @@ void register_strip(Registry& registry) {
                             .help = "how far the data pointer moves",
                             .min = 0,
                             .max = 262144};
-  ElementClass strip;
-  strip.name = "Strip";
-  strip.group = "Headers";
-  strip.summary = "removes bytes from the packet's start";
+  ElementClass strip{.name = "Strip", .group = "Headers", .summary = "removes bytes from the packet's start"};
   strip.description =
       "Moves the data pointer forward; the bytes stay where they are, so that Unstrip can bring them back.";
   strip.arguments = {length};
@@ -38,10 +35,7 @@ void register_strip(Registry& registry) {
   strip.make = make_element<StripElement<StripStage>>();
   registry.add(std::move(strip));
 
-  ElementClass unstrip;
-  unstrip.name = "Unstrip";
-  unstrip.group = "Headers";
-  unstrip.summary = "puts bytes back at the packet's start";
+  ElementClass unstrip{.name = "Unstrip", .group = "Headers", .summary = "puts bytes back at the packet's start"};
   unstrip.description =
       "Moves the data pointer back: over stripped bytes, which come back as they were, and over the 128 bytes of "
       "headroom "

@@ -270,10 +270,7 @@ void register_summary_dump(Registry& registry) {
   };
   const std::string all = fmt::format("Fields: {}.", fmt::join(summary_names(), ", "));
   const ArgumentSpec fields{.name = "FIELDS", .kind = ArgumentKind::kRaw, .help = "field names, in order"};
-  ElementClass from;
-  from.name = "FromIPSummaryDump";
-  from.group = "Ports";
-  from.summary = "makes IPv4 packets from lines of text";
+  ElementClass from{.name = "FromIPSummaryDump", .group = "Ports", .summary = "makes IPv4 packets from lines of text"};
   from.description =
       "One line per packet, one word per field, as given by `!data` lines or FIELDS; '-' leaves a default (TCP, TTL "
       "100). Packets start with their IP header, hold only headers and are parsed; `ip_len` is their length on the "
@@ -300,10 +297,8 @@ void register_summary_dump(Registry& registry) {
   from.make = make_flow<FromSummary>();
   registry.add(std::move(from));
 
-  ElementClass to;
-  to.name = "ToIPSummaryDump";
-  to.group = "Ports";
-  to.summary = "writes fields of IPv4 packets as lines of text";
+  ElementClass to{
+      .name = "ToIPSummaryDump", .group = "Ports", .summary = "writes fields of IPv4 packets as lines of text"};
   to.description = "One line per packet; '-' where the packet has no such field. " + all;
   to.arguments = {{.name = "FILE",
                    .kind = ArgumentKind::kFilename,

@@ -50,10 +50,7 @@ class RoundRobinSwitch final : public FlowElement {
 }  // namespace
 
 void register_switch(Registry& registry) {
-  ElementClass c;
-  c.name = "Switch";
-  c.group = "Basics";
-  c.summary = "sends packets to an output that can be changed";
+  ElementClass c{.name = "Switch", .group = "Basics", .summary = "sends packets to an output that can be changed"};
   c.description = "Handler: `switch`, the output; below 0 packets are dropped.";
   c.arguments = {kOutput};
   c.outputs = {1, kMaxOutputs};

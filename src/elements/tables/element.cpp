@@ -40,10 +40,7 @@ class AdjacencyTable final : public DeclaredTable {
 
 void register_tables(Registry& registry) {
   const ArgumentSpec name = table_name_argument();
-  ElementClass acl;
-  acl.name = "AclTable";
-  acl.group = "Tables";
-  acl.summary = "declares an access list";
+  ElementClass acl{.name = "AclTable", .group = "Tables", .summary = "declares an access list"};
   acl.description =
       "Rules in any format (native, ClassBench, VPP, iptables-save, nft -j), plain or compressed. Several files are "
       "read one after the other, as one list. A compiled image must be the only file.";
@@ -60,10 +57,7 @@ void register_tables(Registry& registry) {
   acl.make = make_element<AclTable>();
   registry.add(std::move(acl));
 
-  ElementClass routes;
-  routes.name = "RouteTable";
-  routes.group = "Tables";
-  routes.summary = "declares a route table, IPv4 and IPv6";
+  ElementClass routes{.name = "RouteTable", .group = "Tables", .summary = "declares a route table, IPv4 and IPv6"};
   routes.description =
       "Route files: text, MRT, or as ip, FRR, BIRD or route print them; plain or compressed. A file name may be "
       "followed by ,source=NAME and ,preference=N (then "
@@ -84,10 +78,8 @@ void register_tables(Registry& registry) {
   routes.make = make_element<RouteTable>();
   registry.add(std::move(routes));
 
-  ElementClass adjacency;
-  adjacency.name = "AdjacencyTable";
-  adjacency.group = "Tables";
-  adjacency.summary = "declares the adjacencies of a route table's next hops";
+  ElementClass adjacency{
+      .name = "AdjacencyTable", .group = "Tables", .summary = "declares the adjacencies of a route table's next hops"};
   adjacency.description =
       "Next hops are neighbours, groups of others (optionally resilient), words such as unreachable, or addresses that "
       "the routes lead to. With NEIGHBOURS true the files need not name those that are addresses of a network at a "
@@ -99,10 +91,7 @@ void register_tables(Registry& registry) {
       name,
       {.name = "FILE", .kind = ArgumentKind::kFilename, .repeated = true, .help = "adjacencies, or a compiled image"},
       {.name = "ROUTES", .kind = ArgumentKind::kString, .mandatory = true, .help = "the name of the RouteTable"},
-      {.name = "NEIGHBOURS",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "next hops at live ports are found in the kernel's neighbour tables"}};
+      bool_argument("NEIGHBOURS", "false", "next hops at live ports are found in the kernel's neighbour tables")};
   adjacency.inputs = adjacency.outputs = {0, 0};
   adjacency.example =
       "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> "

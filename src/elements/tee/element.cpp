@@ -32,10 +32,7 @@ class Tee final : public Element {
 }  // namespace
 
 void register_tee(Registry& registry) {
-  ElementClass c;
-  c.name = "Tee";
-  c.group = "Basics";
-  c.summary = "sends a copy of each packet to every output";
+  ElementClass c{.name = "Tee", .group = "Basics", .summary = "sends a copy of each packet to every output"};
   c.description = "The packet itself leaves by the last output; the others get copies, which count as generated.";
   c.arguments = {{.name = "N",
                   .kind = ArgumentKind::kUint,

@@ -18,24 +18,19 @@ class Truncate final : public StageElement<TruncateStage> {
 }  // namespace
 
 void register_truncate(Registry& registry) {
-  ElementClass c;
-  c.name = "Truncate";
-  c.group = "Headers";
-  c.summary = "cuts packets off at a length";
+  ElementClass c{.name = "Truncate", .group = "Headers", .summary = "cuts packets off at a length"};
   c.description =
       "Shorter packets pass unchanged. Headers that EtherEncap put in front of a frame cannot be cut: if the end would "
       "lie there, the packet is dropped.";
-  c.arguments = {{.name = "LENGTH",
-                  .kind = ArgumentKind::kUint,
-                  .positional = true,
-                  .mandatory = true,
-                  .unit = "bytes",
-                  .help = "largest length after the cut",
-                  .max = 262144},
-                 {.name = "EXTRA_LENGTH",
-                  .kind = ArgumentKind::kBool,
-                  .default_text = "true",
-                  .help = "the packet stays as long on the wire as it was, as if captured in part"}};
+  c.arguments = {
+      {.name = "LENGTH",
+       .kind = ArgumentKind::kUint,
+       .positional = true,
+       .mandatory = true,
+       .unit = "bytes",
+       .help = "largest length after the cut",
+       .max = 262144},
+      bool_argument("EXTRA_LENGTH", "true", "the packet stays as long on the wire as it was, as if captured in part")};
   c.drops = {DropReason::kNoHeadroom};
   c.example = "in -> Truncate(64) -> ToDump(heads.pcap);";
   c.make = make_element<Truncate>();

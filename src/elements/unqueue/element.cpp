@@ -119,27 +119,23 @@ class RatedUnqueue final : public FlowElement {
 }  // namespace
 
 void register_unqueue(Registry& registry) {
-  ElementClass c;
-  c.name = "Unqueue";
-  c.group = "Queues and rates";
-  c.summary = "pulls packets and pushes them on";
+  ElementClass c{.name = "Unqueue", .group = "Queues and rates", .summary = "pulls packets and pushes them on"};
   c.description =
       "Takes packets whenever there are any. Handlers: `count`, `reset`, `active`, `limit`, `burst`. With LIMIT it "
       "stops "
       "after so many, until `reset` is written.";
-  c.arguments = {
-      {.name = "BURST",
-       .kind = ArgumentKind::kInt,
-       .positional = true,
-       .default_text = "1",
-       .unit = "packets",
-       .help = "packets per run of its task; below 0: all there are"},
-      {.name = "LIMIT",
-       .kind = ArgumentKind::kInt,
-       .default_text = "-1",
-       .unit = "packets",
-       .help = "packets in all; 0 or less: no limit"},
-      {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: take nothing"}};
+  c.arguments = {{.name = "BURST",
+                  .kind = ArgumentKind::kInt,
+                  .positional = true,
+                  .default_text = "1",
+                  .unit = "packets",
+                  .help = "packets per run of its task; below 0: all there are"},
+                 {.name = "LIMIT",
+                  .kind = ArgumentKind::kInt,
+                  .default_text = "-1",
+                  .unit = "packets",
+                  .help = "packets in all; 0 or less: no limit"},
+                 bool_argument("ACTIVE", "true", "false: take nothing")};
   c.processing = "l/h";
   c.example = "queue -> Unqueue(BURST 8) -> out;";
   c.make = make_flow<Unqueue>();
@@ -179,23 +175,22 @@ void register_unqueue(Registry& registry) {
       "A token bucket of bytes, full at the start, exact to the nanosecond. A packet leaves when the bucket is not "
       "empty; what it costs beyond that is paid by later tokens. The bucket holds 20 ms of RATE, or what "
       "BURST_DURATION or BURST_BYTES say. Handler: `rate` (bytes per second; written as RATE is).";
-  c.arguments = {{.name = "RATE",
-                  .kind = ArgumentKind::kBandwidth,
-                  .positional = true,
-                  .mandatory = true,
-                  .help = "tokens per second",
-                  .max = 1e12},
-                 duration,
-                 {.name = "BURST_BYTES",
-                  .kind = ArgumentKind::kUint,
-                  .unit = "bytes",
-                  .help = "what the bucket holds",
-                  .min = 1,
-                  .max = 1e12},
-                 {.name = "LINK_RATE",
-                  .kind = ArgumentKind::kBool,
-                  .default_text = "false",
-                  .help = "RATE is that of an Ethernet link: every packet costs 24 bytes more (FCS, preamble, gap)"}};
+  c.arguments = {
+      {.name = "RATE",
+       .kind = ArgumentKind::kBandwidth,
+       .positional = true,
+       .mandatory = true,
+       .help = "tokens per second",
+       .max = 1e12},
+      duration,
+      {.name = "BURST_BYTES",
+       .kind = ArgumentKind::kUint,
+       .unit = "bytes",
+       .help = "what the bucket holds",
+       .min = 1,
+       .max = 1e12},
+      bool_argument("LINK_RATE", "false",
+                    "RATE is that of an Ethernet link: every packet costs 24 bytes more (FCS, preamble, gap)")};
   c.example = "queue -> BandwidthRatedUnqueue(10Mbps) -> out;";
   c.make = [](std::string_view) { return std::make_unique<RatedUnqueue>(true); };
   registry.add(std::move(c));

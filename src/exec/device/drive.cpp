@@ -90,6 +90,56 @@ Result<void> KeyLink::run(std::span<const FlowKey> keys, std::span<KeyResult> re
   return {};
 }
 
+namespace {
+
+// Fills a flight with records from `next` on, in a circle. Returns where the next flight's begin.
+size_t put_records(Flight& flight, std::span<const Word> records, size_t next, uint32_t count) {
+  for (uint32_t left = count; left != 0;) {
+    const auto n = static_cast<uint32_t>(std::min<size_t>(left, records.size() - next));
+    flight.put_words(records.data() + next, n);
+    left -= n;
+    if ((next += n) == records.size()) next = 0;
+  }
+  return next;
+}
+
+// How many results of a flight are not what is expected from `at` on, in a circle of `records`.
+uint64_t count_wrong(const Flight& flight, std::span<const uint32_t> expected, size_t at, size_t records, bool routes) {
+  const auto* out = reinterpret_cast<const uint64_t*>(flight.out);
+  uint64_t wrong = 0;
+  for (uint32_t i = 0; i < flight.count; ++i) {
+    const uint64_t word = HostWords::load64(out + flight.place(i));
+    const KeyResult r = unpack_result(word);
+    wrong += (routes ? routes_digest(word) : result_digest(r.rule, r.next_hop)) != expected[at] ? 1 : 0;
+    if (++at == records) at = 0;
+  }
+  return wrong;
+}
+
+// work(t) by each worker, which waits at `start` for the others; all have ended at the return.
+template <typename Work>
+Result<void> work_together(uint32_t workers, Work& work, std::barrier<>& start, std::atomic<bool>& stopping) {
+  if (workers == 1) {
+    work(0);
+    return {};
+  }
+  std::vector<std::jthread> threads;
+  threads.reserve(workers);
+  for (uint32_t t = 0; t < workers; ++t) {
+    auto thread = start_thread([&work, t] { work(t); });
+    if (!thread) {
+      // The others start together, without those that are missing.
+      stopping.store(true);
+      for (; t < workers; ++t) start.arrive_and_drop();
+      return std::move(thread).error();
+    }
+    threads.push_back(std::move(*thread));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std::span<const Word> records,
                           std::span<const uint32_t> expected, const DriveOptions& options) {
   struct Mine {
@@ -133,12 +183,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
         if (!channel.open(flight, frame, resident.parity)) break;
         starts[made % flights.size()] = key;
         opened_ns[made % flights.size()] = now_ns();
-        for (uint32_t left = frame; left != 0;) {
-          const auto n = static_cast<uint32_t>(std::min<size_t>(left, records.size() - key));
-          flight.put_words(records.data() + key, n);
-          left -= n;
-          if ((key += n) == records.size()) key = 0;
-        }
+        key = put_records(flight, records, key, frame);
         channel.submit(flight, program);
         ++made;
       }
@@ -152,16 +197,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
       }
       const uint64_t end = now_ns();
       if (done >= options.warm_up) mine.result.round_trip.record(end - opened_ns[done % flights.size()]);
-      size_t at = starts[done % flights.size()];
-      const auto* out = reinterpret_cast<const uint64_t*>(flight.out);
-      uint64_t wrong = 0;
-      for (uint32_t i = 0; i < flight.count; ++i) {
-        const uint64_t word = HostWords::load64(out + flight.place(i));
-        const KeyResult r = unpack_result(word);
-        wrong += (routes ? routes_digest(word) : result_digest(r.rule, r.next_hop)) != expected[at] ? 1 : 0;
-        if (++at == records.size()) at = 0;
-      }
-      mine.result.wrong += wrong;
+      mine.result.wrong += count_wrong(flight, expected, starts[done % flights.size()], records.size(), routes);
       channel.close(flight);
       ++done;
     }
@@ -174,22 +210,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
     mine.result.packets = options.frames * frame * lookups_of(options.kind);
     mine.result.rate = static_cast<double>(mine.result.packets) / seconds;
   };
-  if (options.threads == 1) {
-    work(0);
-  } else {
-    std::vector<std::jthread> threads;
-    threads.reserve(options.threads);
-    for (uint32_t t = 0; t < options.threads; ++t) {
-      auto thread = start_thread([&work, t] { work(t); });
-      if (!thread) {
-        // The others start together, without those that are missing.
-        stopping.store(true);
-        for (; t < options.threads; ++t) start.arrive_and_drop();
-        return std::move(thread).error();
-      }
-      threads.push_back(std::move(*thread));
-    }
-  }
+  if (auto ok = work_together(options.threads, work, start, stopping); !ok) return std::move(ok).error();
   DriveResult sum;
   for (Mine& mine : all) {
     if (!mine.ok.ok()) return std::move(mine.ok).error();

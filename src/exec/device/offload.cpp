@@ -91,6 +91,35 @@ bool orders_frames(const Plan& plan, const PlanNode& node, size_t x, FieldMask w
          (node.live_out[x] & written & (~kRestored | plan.at_sinks)) == 0;
 }
 
+// Who takes what leaves as frames, and what has to come back for that. `ordered`: who needs no frame. Returns why a
+// segment cannot be offloaded; empty: it can.
+std::string exits_of_frames(const Plan& plan, const PlanNode& node, const Router& router, Offload& o,
+                            std::string& ordered) {
+  const Program& program = plan.programs[node.program];
+  for (size_t x = 0; x < node.exits.size(); ++x) {
+    if (!node.connects(x)) continue;
+    const PlanNode& target = plan.nodes[node.exits[x].node];
+    const std::string& name = router.elements[target.elements[0]]->name;
+    if (x < 64 && orders_frames(plan, node, x, o.writes)) {
+      o.ordered_exits |= uint64_t{1} << x;
+      ordered += fmt::format(" or to {}, which needs no frames,", name);
+      const StageTraits last = router.elements[node.elements.back()]->stage_traits();
+      const bool strips =
+          node.elements.size() > 1 && (last.writes & kFieldExtent) != 0 && (last.writes & kPushes) != kPushes;
+      if ((node.live_out[x] & kParsed) != 0) o.shape.net_out = 1;
+      if ((node.live_out[x] & o.writes & kFieldRule) != 0) o.shape.key_out = 1;
+      if ((node.live_out[x] & o.writes & kFieldMark) != 0) o.shape.mark_out = 1;
+      if ((node.live_out[x] & o.writes & kFieldPaint) != 0) o.shape.paint_out = 1;
+      if (o.shape.net_out != 0 && strips) return fmt::format("{} needs network headers of what was stripped", name);
+    } else if (target.type != PlanNode::Type::kSink &&
+               program.stages[node.elements.size() - 1].next[0] == kPathExit + x) {
+      // What takes another exit is done again, which is few packets where it is not the usual one.
+      return fmt::format("packets go on to {}, which needs more of them than a frame's result says", name);
+    }
+  }
+  return {};
+}
+
 // Whole segments, from the frame as it came to the frame as it leaves.
 Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, bool one_list, bool pooled) {
   Offload o;
@@ -153,29 +182,8 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, b
     o.writes |= t.writes;
   }
   if (one_list && lists > 1) return not_so("a result brings one rule back, and there are more access lists");
-  const Program& program = plan.programs[node.program];
-  std::string ordered;  // who needs no frame
-  for (size_t x = 0; x < node.exits.size(); ++x) {
-    if (!node.connects(x)) continue;
-    const PlanNode& target = plan.nodes[node.exits[x].node];
-    const std::string& name = router.elements[target.elements[0]]->name;
-    if (x < 64 && orders_frames(plan, node, x, o.writes)) {
-      o.ordered_exits |= uint64_t{1} << x;
-      ordered += fmt::format(" or to {}, which needs no frames,", name);
-      const StageTraits last = traits(node.elements.size() - 1);
-      const bool strips =
-          node.elements.size() > 1 && (last.writes & kFieldExtent) != 0 && (last.writes & kPushes) != kPushes;
-      if ((node.live_out[x] & kParsed) != 0) o.shape.net_out = 1;
-      if ((node.live_out[x] & o.writes & kFieldRule) != 0) o.shape.key_out = 1;
-      if ((node.live_out[x] & o.writes & kFieldMark) != 0) o.shape.mark_out = 1;
-      if ((node.live_out[x] & o.writes & kFieldPaint) != 0) o.shape.paint_out = 1;
-      if (o.shape.net_out != 0 && strips)
-        return not_so(fmt::format("{} needs network headers of what was stripped", name));
-    } else if (target.type != PlanNode::Type::kSink && program.stages[stages - 1].next[0] == kPathExit + x) {
-      // What takes another exit is done again, which is few packets where it is not the usual one.
-      return not_so(fmt::format("packets go on to {}, which needs more of them than a frame's result says", name));
-    }
-  }
+  std::string ordered;
+  if (std::string why = exits_of_frames(plan, node, router, o, ordered); !why.empty()) return not_so(std::move(why));
   o.on_device = true;
   o.shape.kind = RecordKind::kFrame;
   if (one_list) o.shape.key_out = 1;

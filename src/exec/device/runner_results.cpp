@@ -383,33 +383,17 @@ bool DeviceRunner::brings_back(const InFlight& a) const {
   return !a.stays || device_.device->download(walk_->batch->arena().data(), *a.pool->stays, 0, a.back_bytes).ok();
 }
 
-// Returns the packets that are to be done again.
-Selection DeviceRunner::take_frames(size_t n, InFlight& a) {
-  // Of a class the host has them in its memory, as they came.
-  if (a.sparse || !brings_back(a)) return a.all_rows();
-  const PlanNode& node = plan_.nodes[n];
-  const Offload& offload = (*device_.offloads)[n];
-  const Program& program = walk_->program(node);
-  const BatchView view = walk_->batch->view();
-  const Flight& flight = a.flight;
-  const FrameResults results = FrameResults::at(const_cast<std::byte*>(flight.out), flight.count);
-  const bool detail = offload.shape.key_out != 0;
-  static_assert(kTailBytes == kLentTail);
-  const uint32_t* const tails = offload.shape.tails != 0 ? tails_of(offload.shape, results, flight.count) : nullptr;
-  const uint8_t* const nets = offload.shape.net_out != 0 ? nets_of(offload.shape, results, flight.count) : nullptr;
-  const uint32_t* const marks = offload.shape.mark_out != 0 ? marks_of(offload.shape, results, flight.count) : nullptr;
-  const uint8_t* const paints =
-      offload.shape.paint_out != 0 ? paints_of(offload.shape, results, flight.count) : nullptr;
-  const uint64_t usual = usual_stages(offload.end);
-  const auto word_of = [&](uint32_t i) {
-    const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
-    if (!block.is_usual(i)) return word_of_other(results, i);
-    if (block.has_word(i)) return results.words[i];
-    return usual | trim_bits(block.trim[i / 32 % 2]) | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48;
-  };
-  const uint8_t usual_path = program.stages[offload.end - 1].next[0];
+namespace {
+
+// Where the frames of a flight go that came back. `tails`: what its last stage appends; nullptr: nothing.
+struct FramePlaces {
+  const InFlight& a;
+  const BatchView& view;
+  const Offload& offload;
+  const uint32_t* tails;
+
   // What came back of a frame takes its place, or is put there.
-  const auto place = [&](uint32_t i, uint32_t row, const FrameRecord& record, uint64_t word) {
+  void put(uint32_t i, uint32_t row, const FrameRecord& record, uint64_t word) const {
     const FrameResult r = unpack_frame_result(word);
     const int32_t moved = r.moved;
     // Its head came back, from the first byte on that it came with.
@@ -443,7 +427,37 @@ Selection DeviceRunner::take_frames(size_t n, InFlight& a) {
     }
     if (tail != 0) std::memcpy(view.frame[row] + end, &tails[i], kLentTail);
     view.port[row] = static_cast<uint16_t>(r.port);
+  }
+};
+
+}  // namespace
+
+// Returns the packets that are to be done again.
+Selection DeviceRunner::take_frames(size_t n, InFlight& a) {
+  // Of a class the host has them in its memory, as they came.
+  if (a.sparse || !brings_back(a)) return a.all_rows();
+  const PlanNode& node = plan_.nodes[n];
+  const Offload& offload = (*device_.offloads)[n];
+  const Program& program = walk_->program(node);
+  const BatchView view = walk_->batch->view();
+  const Flight& flight = a.flight;
+  const FrameResults results = FrameResults::at(const_cast<std::byte*>(flight.out), flight.count);
+  const bool detail = offload.shape.key_out != 0;
+  static_assert(kTailBytes == kLentTail);
+  const uint32_t* const tails = offload.shape.tails != 0 ? tails_of(offload.shape, results, flight.count) : nullptr;
+  const uint8_t* const nets = offload.shape.net_out != 0 ? nets_of(offload.shape, results, flight.count) : nullptr;
+  const uint32_t* const marks = offload.shape.mark_out != 0 ? marks_of(offload.shape, results, flight.count) : nullptr;
+  const uint8_t* const paints =
+      offload.shape.paint_out != 0 ? paints_of(offload.shape, results, flight.count) : nullptr;
+  const uint64_t usual = usual_stages(offload.end);
+  const auto word_of = [&](uint32_t i) {
+    const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
+    if (!block.is_usual(i)) return word_of_other(results, i);
+    if (block.has_word(i)) return results.words[i];
+    return usual | trim_bits(block.trim[i / 32 % 2]) | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48;
   };
+  const uint8_t usual_path = program.stages[offload.end - 1].next[0];
+  const FramePlaces places{a, view, offload, tails};
   Selection again;
   uint64_t passed = 0, came = 0, cut = 0;
   Selection* const sent =
@@ -454,7 +468,7 @@ Selection DeviceRunner::take_frames(size_t n, InFlight& a) {
     const uint32_t row = a.row_of(i);
     if (sent != nullptr && (word & kFrameStepBits) == usual) {
       note_device(row);
-      place(i, row, record, word);
+      places.put(i, row, record, word);
       sent->add(row);
       ++passed;
       came += record.bytes;
@@ -488,7 +502,7 @@ Selection DeviceRunner::take_frames(size_t n, InFlight& a) {
       account_.drop(last.element, reason_to_leave(r.steps.reason), row, more.rule, more.next_hop);
       continue;
     }
-    place(i, row, record, word);
+    places.put(i, row, record, word);
     if (ordered && nets != nullptr) restore_net(*walk_->batch, row, nets[i]);
     if (marks != nullptr) view.annotation[row].mark = marks[i];
     if (paints != nullptr) view.annotation[row].paint = paints[i];

@@ -230,13 +230,7 @@ Polled Intake::place(unsigned qos_class, const Came& came) {
     note(scattered);
   }
   if (lent != nullptr) {
-    LentRows own = *lent;
-    own.records = job.records.data();
-    own.bytes_before = job.bytes_before.data();
-    own.timestamps = job.timestamps.data();
-    own.later_ns = own.source = own.turn = own.row = 0;
-    own.total = at + n;
-    job.batch.lend(own, at + n);
+    job.lend(*lent, at + n);
   } else {
     job.batch.append(at + n);
   }

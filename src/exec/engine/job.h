@@ -58,6 +58,16 @@ struct Job {
     if (copies != nullptr) copies->copy(batch, taken);
     copies = nullptr;
   }
+  // The first `total` of its own records, of frames that stay where `in` has them.
+  void lend(const LentRows& in, uint32_t total) {
+    LentRows own = in;
+    own.records = records.data();
+    own.bytes_before = bytes_before.data();
+    own.timestamps = timestamps.data();
+    own.later_ns = own.source = own.turn = own.row = 0;
+    own.total = total;
+    batch.lend(own, total);
+  }
 };
 
 // All jobs of a run: a ring for each class, one where there are no classes, and a job for each of its places.

@@ -49,6 +49,12 @@ struct Scheduler::Impl {
   // `before`: the graph that this one follows. Nothing of it is changed until `follow`.
   Impl(Router& router, const Plan& plan, const RunOptions& options, FlowPool& pool, Scheduler& owner, HitLedger* ledger,
        LivePorts* live_ports, Impl* before);
+  // The parts of the constructor (wiring.cpp).
+  void add_nodes(const Impl* before);
+  void number_inputs(const Impl* before);
+  void connect_nodes();
+  void find_wakers();
+  void find_queues_below();
   // Takes over from the graph before, which is done then.
   void follow(Impl& before);
 

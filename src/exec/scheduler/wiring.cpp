@@ -26,6 +26,34 @@ FlowClock flow_clock(const Router& router, bool simulated) {
   return captures && !makes && (looks || (waits && !simulated)) ? FlowClock::kPackets : FlowClock::kRun;
 }
 
+namespace {
+
+// Along the links of one kind from `start` to the last nodes, and past none where `reached(node, whether it is a last
+// one)` says so.
+template <typename Nodes, typename Sides, typename Reached>
+void walk_links(const Nodes& nodes, unsigned start, Sides sides, bool pull, Reached&& reached) {
+  std::set<unsigned> seen;
+  std::vector<unsigned> stack{start};
+  while (!stack.empty()) {
+    const unsigned at = stack.back();
+    stack.pop_back();
+    if (!seen.insert(at).second) continue;
+    bool further = false;
+    if (at == start || !reached(at, false)) {
+      for (const auto& port : (*nodes[at]).*sides) {
+        for (const auto& link : port) {
+          if (link.pull != pull) continue;
+          further = true;
+          stack.push_back(link.node);
+        }
+      }
+      if (!further && at != start) reached(at, true);
+    }
+  }
+}
+
+}  // namespace
+
 Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& p, Scheduler& s, HitLedger* hits,
                       LivePorts* ports, Impl* before)
     : router(r), plan(pl), options(o), owner(s), ledger(hits), live_ports(ports), pool(p), sleep(o.poll) {
@@ -39,7 +67,18 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
     egress = before->egress;
     follows = true;
   }
-  for (unsigned e = 0; e < n; ++e) {
+  add_nodes(before);
+  for (size_t i = 0; i < plan.sinks.size(); ++i) nodes[plan.sinks[i]]->sink_ = i;
+  number_inputs(before);
+  connect_nodes();
+  ring.resize(n);
+  plan_runs();
+  find_wakers();
+  find_queues_below();
+}
+
+void Scheduler::Impl::add_nodes(const Impl* before) {
+  for (unsigned e = 0; e < router.elements.size(); ++e) {
     Element* element = router.elements[e].get();
     by_name.emplace(element->name, e);
     unsigned same = kNobody, kin = kNobody;
@@ -60,8 +99,10 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
     nodes.back()->same_ = same;
     nodes.back()->kin_ = kin;
   }
-  for (size_t i = 0; i < plan.sinks.size(); ++i) nodes[plan.sinks[i]]->sink_ = i;
-  // Packets that wait in queues keep their numbers while graphs change.
+}
+
+// Packets that wait in queues keep their numbers while graphs change.
+void Scheduler::Impl::number_inputs(const Impl* before) {
   std::vector<std::string> names;
   if (before != nullptr) names = *before->inputs;
   for (const PlanSource& source : plan.sources) {
@@ -72,6 +113,9 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
     if (at == names.end() && names.size() < FlowPacket::kNoInput) names.push_back(name);
   }
   inputs = std::make_shared<const std::vector<std::string>>(std::move(names));
+}
+
+void Scheduler::Impl::connect_nodes() {
   auto add = [](auto& links, unsigned port, Node::Link link) {
     if (links.size() <= port) links.resize(port + 1);
     links[port].push_back(link);
@@ -93,50 +137,30 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
     node->push_to_ = places(node->outputs_, false);
     node->pull_from_ = places(node->inputs_, true);
   }
-  ring.resize(n);
-  plan_runs();
+}
 
-  // Who wakes whom: along pull connections down to whoever asks, along push connections up to whoever begins, and down
-  // to the first queue that holds back.
-  using Ports = std::vector<std::vector<Node::Link>>;
-  auto walk = [&](unsigned start, auto&& sides, bool pull, auto&& reached) {
-    std::set<unsigned> seen;
-    std::vector<unsigned> stack{start};
-    while (!stack.empty()) {
-      const unsigned at = stack.back();
-      stack.pop_back();
-      if (!seen.insert(at).second) continue;
-      bool further = false;
-      if (at == start || !reached(at, false)) {
-        for (const auto& port : sides(*nodes[at])) {
-          for (const Node::Link& link : port) {
-            if (link.pull != pull) continue;
-            further = true;
-            stack.push_back(link.node);
-          }
-        }
-        if (!further && at != start) reached(at, true);
-      }
-    }
-  };
-  auto outputs_of = [](const Node& node) -> const Ports& { return node.outputs_; };
-  auto inputs_of = [](const Node& node) -> const Ports& { return node.inputs_; };
+// Who wakes whom: along pull connections down to whoever asks, along push connections up to whoever begins.
+void Scheduler::Impl::find_wakers() {
   for (auto& node : nodes) {
     const bool source = node->kind_ == ElementKind::kSource;
     if (node->flow_ == nullptr && !source) continue;
     if (!node->outputs_.empty()) {
-      walk(node->index_, outputs_of, true, [&](unsigned at, bool last) {
+      walk_links(nodes, node->index_, &Node::outputs_, true, [&](unsigned at, bool last) {
         if (last) node->pullers_.push_back(at);
         return false;
       });
     }
     if (!source && node->flow_->holds_back()) {
-      walk(node->index_, inputs_of, false, [&](unsigned at, bool last) {
+      walk_links(nodes, node->index_, &Node::inputs_, false, [&](unsigned at, bool last) {
         if (last) node->pushers_.push_back(at);
         return false;
       });
     }
   }
+}
+
+// And down to the first queue that holds back.
+void Scheduler::Impl::find_queues_below() {
   for (auto& node : nodes) {
     const bool begins = node->element_.kind() == ElementKind::kSource || node->flow_ != nullptr;
     if (!begins) continue;
@@ -159,7 +183,7 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
           bool any = false;
           for (const auto& port : nodes[link.node]->outputs_) any |= !port.empty() && !port[0].pull;
           if (any) {
-            walk(link.node, outputs_of, false, reached);
+            walk_links(nodes, link.node, &Node::outputs_, false, reached);
           } else {
             below.open = true;
           }

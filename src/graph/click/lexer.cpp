@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "graph/click/config_text.h"
 
@@ -12,6 +13,12 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '@';
 }
 
+// Tokens of one character that begin no longer one.
+constexpr std::pair<char, Token> kSingles[] = {
+    {';', Token::kSemicolon},   {',', Token::kComma},        {'(', Token::kOpenParen}, {')', Token::kCloseParen},
+    {'[', Token::kOpenBracket}, {']', Token::kCloseBracket}, {'{', Token::kOpenBrace}, {'}', Token::kCloseBrace},
+};
+
 }  // namespace
 
 size_t Lexer::end_of_line(size_t offset) const {
@@ -21,6 +28,22 @@ size_t Lexer::end_of_line(size_t offset) const {
 void Lexer::set(Token kind, size_t length) {
   current_ = {kind, position_, length};
   position_ += length;
+}
+
+void Lexer::take_word() {
+  size_t end = position_;
+  while (end < text_.size() && (is_word(text_[end]) || text_[end] == '/')) {
+    if (text_[end] == '/' && end + 1 < text_.size() && (text_[end + 1] == '/' || text_[end + 1] == '*')) break;
+    ++end;
+  }
+  const std::string_view word = text_.substr(position_, end - position_);
+  Token kind = Token::kIdentifier;
+  if (word == "elementclass") kind = Token::kElementclass;
+  if (word == "require") kind = Token::kRequire;
+  if (word == "provide") kind = Token::kProvide;
+  if (word == "define") kind = Token::kDefine;
+  if (word.back() == '/') findings_->error(end - 1, 1, "a name does not end in '/'");
+  set(kind, word.size());
 }
 
 void Lexer::advance() {
@@ -57,21 +80,7 @@ void Lexer::advance() {
       position_ = end;
       continue;
     }
-    if (is_word(c)) {
-      size_t end = position_;
-      while (end < text_.size() && (is_word(text_[end]) || text_[end] == '/')) {
-        if (text_[end] == '/' && end + 1 < text_.size() && (text_[end + 1] == '/' || text_[end + 1] == '*')) break;
-        ++end;
-      }
-      const std::string_view word = text_.substr(position_, end - position_);
-      Token kind = Token::kIdentifier;
-      if (word == "elementclass") kind = Token::kElementclass;
-      if (word == "require") kind = Token::kRequire;
-      if (word == "provide") kind = Token::kProvide;
-      if (word == "define") kind = Token::kDefine;
-      if (word.back() == '/') findings_->error(end - 1, 1, "a name does not end in '/'");
-      return set(kind, word.size());
-    }
+    if (is_word(c)) return take_word();
     if (c == '$') {
       size_t end = position_ + 1;
       if (next == '{') {
@@ -82,6 +91,9 @@ void Lexer::advance() {
       }
       return set(Token::kVariable, end - position_);
     }
+    for (const auto& [single, token] : kSingles) {
+      if (c == single) return set(token, 1);
+    }
     switch (c) {
       case '-':
         return next == '>' ? set(Token::kArrow, 2) : set(Token::kDash, 1);
@@ -91,22 +103,6 @@ void Lexer::advance() {
       case ':':
         if (next == ':') return set(Token::kDoubleColon, 2);
         break;
-      case ';':
-        return set(Token::kSemicolon, 1);
-      case ',':
-        return set(Token::kComma, 1);
-      case '(':
-        return set(Token::kOpenParen, 1);
-      case ')':
-        return set(Token::kCloseParen, 1);
-      case '[':
-        return set(Token::kOpenBracket, 1);
-      case ']':
-        return set(Token::kCloseBracket, 1);
-      case '{':
-        return set(Token::kOpenBrace, 1);
-      case '}':
-        return set(Token::kCloseBrace, 1);
       case '|':
         return next == '|' ? set(Token::kDoubleBar, 2) : set(Token::kBar, 1);
       case '.':

@@ -68,6 +68,7 @@ class Lexer {
 
  private:
   void advance();
+  void take_word();
   void set(Token kind, size_t length);
   size_t resume_after_fault(size_t offset) { return ++faults_ >= kMaxFaults ? text_.size() : end_of_line(offset); }
 

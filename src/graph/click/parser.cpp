@@ -903,6 +903,61 @@ class Parser {
     }
   }
 
+  // A name with its class: `e`, unless its use came before.
+  void declare(Item* item, Element e) {
+    const auto declared = scope_->element_map.find(item->name);
+    if (declared != scope_->element_map.end()) {
+      Element& first = scope_->elements[static_cast<size_t>(declared->second)];
+      const size_t index = first.undeclared_index;
+      if (!first.undeclared) {
+        findings_
+            .error(item->name_offset, item->name_length,
+                   fmt::format("element '{}' is declared twice", shown(item->name)))
+            .suggestion = fmt::format("the first declaration is on {}", line_of(first.name_offset));
+      } else if (index < undeclared_.size() && undeclared_[index].offset < item->name_offset) {
+        undeclared_[index].suggestion =
+            fmt::format("it is declared later, on {}; declare it before its use", line_of(item->name_offset));
+      }
+      first.undeclared = false;
+      item->element = declared->second;
+      return;
+    }
+    if (find_class(item->name) != nullptr || known_.count(item->name)) {
+      findings_
+          .error(item->name_offset, item->name_length, fmt::format("'{}' is the name of a class", shown(item->name)))
+          .expected = "a name for the element";
+    }
+    if (!check_name(item->name, item->name_offset, item->name_length, "element")) {
+      item->failed = true;
+      return;
+    }
+    e.name = item->name;
+    item->element = add_element(std::move(e));
+  }
+
+  // A name that nothing has: an element that is declared nowhere before.
+  void use_undeclared(Item* item, Element e) {
+    std::vector<std::string> names = element_names();
+    const std::vector<std::string> classes = class_names();
+    names.insert(names.end(), classes.begin(), classes.end());
+    Undeclared u{item->name, item->name_offset, item->name_length, {}};
+    Diagnostic hint;
+    suggest(hint, item->name, names);
+    u.suggestion = hint.suggestion;
+    if (u.suggestion.empty() && !nested() && (item->name == "input" || item->name == "output")) {
+      u.suggestion = "input and output exist inside { } only";
+    }
+    if (undeclared_.size() < kMaxUnknown) {
+      e.undeclared_index = undeclared_.size();
+      undeclared_.push_back(std::move(u));
+    }
+    e.undeclared = true;
+    // One finding per name: later uses mean the same element.
+    e.name = item->name;
+    e.type.primitive = "Idle";
+    item->element = add_element(std::move(e));
+  }
+
   // Turns the name of an item into an element of the scope or a pseudo-element.
   void resolve(Item* item) {
     if (item->failed || item->group) return;
@@ -937,35 +992,7 @@ class Parser {
     }
     const auto declared = scope_->element_map.find(item->name);
     if (item->has_type) {
-      if (declared != scope_->element_map.end() && scope_->elements[static_cast<size_t>(declared->second)].undeclared) {
-        const size_t index = scope_->elements[static_cast<size_t>(declared->second)].undeclared_index;
-        if (index < undeclared_.size() && undeclared_[index].offset < item->name_offset) {
-          undeclared_[index].suggestion =
-              fmt::format("it is declared later, on {}; declare it before its use", line_of(item->name_offset));
-        }
-        scope_->elements[static_cast<size_t>(declared->second)].undeclared = false;
-        item->element = declared->second;
-        return;
-      }
-      if (declared != scope_->element_map.end()) {
-        Diagnostic& d = findings_.error(item->name_offset, item->name_length,
-                                        fmt::format("element '{}' is declared twice", shown(item->name)));
-        d.suggestion = fmt::format("the first declaration is on {}",
-                                   line_of(scope_->elements[static_cast<size_t>(declared->second)].name_offset));
-        item->element = declared->second;
-        return;
-      }
-      if (find_class(item->name) != nullptr || known_.count(item->name)) {
-        findings_
-            .error(item->name_offset, item->name_length, fmt::format("'{}' is the name of a class", shown(item->name)))
-            .expected = "a name for the element";
-      }
-      if (!check_name(item->name, item->name_offset, item->name_length, "element")) {
-        item->failed = true;
-        return;
-      }
-      e.name = item->name;
-      item->element = add_element(std::move(e));
+      declare(item, std::move(e));
       return;
     }
     if (declared != scope_->element_map.end()) {
@@ -983,25 +1010,7 @@ class Parser {
     const bool known = find_class(item->name) != nullptr || known_.count(item->name) != 0;
     const bool capital = item->name[0] >= 'A' && item->name[0] <= 'Z';
     if (!known && !item->config && (!known_.empty() ? !defining_.count(item->name) : !capital)) {
-      std::vector<std::string> names = element_names();
-      const std::vector<std::string> classes = class_names();
-      names.insert(names.end(), classes.begin(), classes.end());
-      Undeclared u{item->name, item->name_offset, item->name_length, {}};
-      Diagnostic hint;
-      suggest(hint, item->name, names);
-      u.suggestion = hint.suggestion;
-      if (u.suggestion.empty() && !nested() && (item->name == "input" || item->name == "output")) {
-        u.suggestion = "input and output exist inside { } only";
-      }
-      if (undeclared_.size() < kMaxUnknown) {
-        e.undeclared_index = undeclared_.size();
-        undeclared_.push_back(std::move(u));
-      }
-      e.undeclared = true;
-      // One finding per name: later uses mean the same element.
-      e.name = item->name;
-      e.type.primitive = "Idle";
-      item->element = add_element(std::move(e));
+      use_undeclared(item, std::move(e));
       return;
     }
     if (!check_name(item->name, item->name_offset, item->name_length, "class")) {

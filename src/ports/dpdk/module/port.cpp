@@ -96,6 +96,7 @@ class Device {
   Result<void> open(unsigned queue, Open& which, const char* what) const;
 
  private:
+  Result<void> size_rings(const PortOptions& options, uint16_t queues);
   void close();
   Error refused(const char* what, int code) const {
     return Error(fmt::format("{}: {}: {}", name_, what, rte_strerror(-code)));
@@ -147,14 +148,7 @@ Result<uint16_t> ring_size(const std::string& name, const char* what, uint32_t a
   return static_cast<uint16_t>(asked);
 }
 
-Result<void> Device::start(const PortOptions& options, bool is_virtual, bool huge_pages) {
-  if (const int code = rte_eth_dev_info_get(id_, &info_); code != 0) return refused("no facts of the device", code);
-  mode_ = fmt::format("{}, {}", info_.driver_name, huge_pages ? "huge pages" : "no huge pages");
-  if (options.queues == 0 || options.queues > std::min(info_.max_rx_queues, info_.max_tx_queues)) {
-    return Error(fmt::format("{}: {} queues, but driver {} has {} for RX and {} for TX", name_, options.queues,
-                             info_.driver_name, info_.max_rx_queues, info_.max_tx_queues));
-  }
-  const auto queues = static_cast<uint16_t>(options.queues);
+Result<void> Device::size_rings(const PortOptions& options, uint16_t queues) {
   // Most drivers keep their RX rings full of frames.
   const uint32_t chunks = pool_.shape().chunks;
   auto rx = ring_size(name_, "RX", options.rx_ring, info_.default_rxportconf.ring_size, chunks / 4 / queues,
@@ -172,6 +166,18 @@ Result<void> Device::start(const PortOptions& options, bool is_virtual, bool hug
   }
   rx_ring_ = *rx;
   tx_ring_ = *tx;
+  return {};
+}
+
+Result<void> Device::start(const PortOptions& options, bool is_virtual, bool huge_pages) {
+  if (const int code = rte_eth_dev_info_get(id_, &info_); code != 0) return refused("no facts of the device", code);
+  mode_ = fmt::format("{}, {}", info_.driver_name, huge_pages ? "huge pages" : "no huge pages");
+  if (options.queues == 0 || options.queues > std::min(info_.max_rx_queues, info_.max_tx_queues)) {
+    return Error(fmt::format("{}: {} queues, but driver {} has {} for RX and {} for TX", name_, options.queues,
+                             info_.driver_name, info_.max_rx_queues, info_.max_tx_queues));
+  }
+  const auto queues = static_cast<uint16_t>(options.queues);
+  if (auto ok = size_rings(options, queues); !ok) return ok;
 
   // Frames as they are on the wire: no offload that changes them, none that splits one.
   rte_eth_conf conf{};
