@@ -32,6 +32,8 @@ struct StateReading {
   // The native `keep-state` is read without a state, too: for rules of a list that has been read for one.
   bool keeps = false;
 
+  // Whether the reader warns: of a file that is read for each state it does so once.
+  bool warns() const { return !state || (*state == ConnState::kNew && stateful == nullptr); }
   void found() const {
     if (stateful != nullptr) *stateful = true;
   }

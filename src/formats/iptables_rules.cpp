@@ -311,7 +311,7 @@ class Reader {
     for (const char* name : kBuiltIn) {
       if (name != taken && some(name, has_rules)) left_out.emplace_back(name);
     }
-    if (!left_out.empty()) {
+    if (!left_out.empty() && states_.warns()) {
       SLUICE_LOG(kWarning, "{}: read: {}; not read: {}; the format iptables:CHAIN chooses one", set_.files[0], taken,
                  fmt::join(left_out, ", "));
     }

@@ -228,7 +228,7 @@ class Reader {
       if (!chain.filter) return refuse(chain.declared, fmt::format("chain '{}' is not of the type filter", chain.name));
       paths.push_back({chain.families, {c}});
     }
-    if (!left_out.empty())
+    if (!left_out.empty() && states_.warns())
       SLUICE_LOG(kWarning, "{}: only {} is read; not read: {}", name(), titles(found), titles(left_out));
     return paths;
   }
@@ -315,11 +315,11 @@ class Reader {
         if (std::find(read.begin(), read.end(), c) == read.end()) read.push_back(c);
       }
     }
-    if (!left_out.empty()) {
+    if (!left_out.empty() && states_.warns()) {
       SLUICE_LOG(kWarning, "{}: read: {}; not read: {}; the format nft:TABLE/CHAIN chooses one", name(), titles(read),
                  titles(left_out));
     }
-    if (!translating.empty())
+    if (!translating.empty() && states_.warns())
       SLUICE_LOG(kWarning, "{}: not read, as they drop nothing: {}; rules match the addresses that packets arrive with",
                  name(), titles(translating));
     return paths;
