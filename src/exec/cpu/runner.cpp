@@ -76,11 +76,17 @@ void CpuRunner::run(const PlanNode& node, Selection* inputs) {
   const BatchView view = walk_->batch->view();
   const uint32_t front = program.front;
   const bool bursts = takes_bursts() && program.fast != 0 && node.live_in == 0;
+  // What comes from elsewhere has its registers in the batch.
+  const bool parsed = takes_bursts() && !node.wide && (node.live_in & (kFieldKey | kFieldL3)) == (kFieldKey | kFieldL3);
   const std::span<Selection> taken = take_inputs(node, inputs);
   for (unsigned input = 0; input < node.inputs; ++input) {
     Selection& packets = taken[input];
-    // Only what enters at the first stage has all stages that take bursts before it.
-    if (bursts && node.entries[input] == 0) packets = run_segment_fast(node, program, view, packets);
+    const uint8_t entry = node.entries[input];
+    if (bursts && entry == 0) {
+      packets = run_segment_fast(node, program, view, packets);
+    } else if (parsed && cpu_fast_kernel(program.stages[entry].kind) != nullptr) {
+      packets = run_segment_parsed(node, program, view, packets, entry);
+    }
     Tile* waiting = nullptr;  // its front stages are done
     gather(node, view, packets, node.entries[input], [&](Tile& tile) -> Tile& {
       run_stages(program, node, tile, 0, front, false);

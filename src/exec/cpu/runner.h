@@ -85,6 +85,9 @@ class CpuRunner {
   Selection run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view,
                              const Selection& packets);
 
+  Selection run_segment_parsed(const PlanNode& node, const Program& program, const BatchView& view,
+                               const Selection& packets, uint8_t entry);
+
   void run_burst(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst, uint32_t alive,
                  uint32_t from, uint32_t begin);
   bool takes_burst(const PlanNode& node, const PlanTarget& to) const;

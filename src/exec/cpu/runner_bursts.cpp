@@ -212,6 +212,17 @@ uint32_t sum_of(uint32_t lanes, Length&& length) {
   return sum;
 }
 
+// Whether all of an IP packet is there behind its link header, and its registers say what its header does: so that
+// registers_of gives them again.
+bool is_as_parsed(const Packet& p) {
+  const bool six = p.key.family == 6;
+  if ((!six && p.key.family != 4) || is_rare_key(p.key) || p.data != 0 || p.end != p.wire_end) return false;
+  if (p.l3 != kEtherHeaderBytes + p.vlan_count * kVlanTagBytes) return false;
+  if (p.l3 + (six ? kIpv6HeaderBytes : kIpv4HeaderBytes) > p.end) return false;
+  return p.ether_type == (six ? kEtherTypeIpv6 : kEtherTypeIpv4) && p.ttl == p.frame[p.l3 + (six ? 7 : 8)] &&
+         (p.vlan_count != 0 || p.vlan_tci == 0);
+}
+
 // Whether no output but the first leads anywhere.
 bool drops_others(const StageSlot& slot) {
   static_assert(kPathDropped == 0xff && sizeof slot.next == 16);
@@ -418,6 +429,62 @@ Selection CpuRunner::run_segment_fast(const PlanNode& node, const Program& progr
     return spare;
   };
   const Selection left = gather_bursts(view, packets, &program.stages[0], NextBurst::of(next));
+  if (waiting != nullptr) finish(*waiting);
+  return left;
+}
+
+// The same for packets that were parsed before, by other segments or whoever generated them: from `entry` on, with what
+// is known of them. Returns those that have to go by tiles.
+Selection CpuRunner::run_segment_parsed(const PlanNode& node, const Program& program, const BatchView& view,
+                                        const Selection& packets, uint8_t entry) {
+  const uint32_t end = burst_end(program, entry);
+  Selection left;
+  FastBurst *four = bursts_[0].get(), *six = bursts_[1].get(), *spare = bursts_[2].get(), *waiting = nullptr;
+  four->family = 4;
+  six->family = 6;
+  four->clear();
+  six->clear();
+  const auto finish = [&](FastBurst& burst) {
+    burst.hopped = burst.rewritten = burst.detailed = 0;
+    burst.marked = burst.lanes();
+    account_.stats.fast += burst.count;
+    run_burst(node, program, view, burst, burst.lanes(), entry, entry);
+  };
+  const auto run = [&](FastBurst*& burst) {
+    code_.close(*burst, true);
+    for (uint32_t s = entry; s < end; ++s) {
+      const FastPrefetch prefetch = cpu_fast_prefetch(program.stages[s].kind);
+      if (prefetch != nullptr) prefetch(program.stages[s], *burst);
+    }
+    if (waiting != nullptr) {
+      finish(*waiting);
+      spare = waiting;
+    }
+    waiting = burst;
+    burst = spare;
+    burst->family = waiting->family;
+    burst->clear();
+  };
+  packets.for_each([&](uint32_t row) {
+    Packet p;
+    view.load(row, node.live_in, p);
+    if (!is_as_parsed(p)) {
+      left.add(row);
+      return;
+    }
+    FastBurst*& burst = p.key.family == 6 ? six : four;
+    const uint32_t lane = burst->count;
+    append_parsed(p, row, p.end, *burst);
+    // What registers_of finds in the header by itself.
+    const bool df = p.key.family == 4 && (burst->ip[lane][6] & 0x40) != 0;
+    if (p.ip_flags == (df ? Headers::kDontFragment : 0)) burst->odd &= ~(uint64_t{1} << lane);
+    burst->rule[lane] = p.rule;
+    burst->next_hop[lane] = p.next_hop;
+    burst->mark[lane] = p.mark;
+    if (burst->count == FastBurst::kLanes) run(burst);
+  });
+  if (four->count != 0) run(four);
+  if (six->count != 0) run(six);
   if (waiting != nullptr) finish(*waiting);
   return left;
 }
