@@ -1016,24 +1016,42 @@ void add_rows(const FastBurst& burst, uint32_t mask, Selection& to) {
   if (over != 0) to.or_word(word + 1, over);
 }
 
+namespace {
+
+// What the burst knows of the network and link headers, as registers or a batch's annotation have it.
+template <typename Registers>
+inline void set_headers(const FastBurst& burst, uint32_t lane, Registers& to) {
+  const uint8_t* ip = burst.ip[lane];
+  const bool six = burst.family == 6;
+  to.rule = burst.rule[lane];
+  to.next_hop = burst.next_hop[lane];
+  if ((burst.marked >> lane & 1) != 0) to.mark = burst.mark[lane];
+  if ((burst.detailed >> lane & 1) != 0) to.icmp_detail = burst.detail[lane];
+  to.ether_type = six ? kEtherTypeIpv6 : kEtherTypeIpv4;
+  to.vlan_count = static_cast<uint8_t>((burst.l3(lane) - kEtherHeaderBytes) / kVlanTagBytes);
+  to.vlan_tci = to.vlan_count == 0 ? uint16_t{0} : static_cast<uint16_t>(burst.tci[lane]);
+  if ((burst.odd >> lane & 1) != 0) {
+    to.ip_flags = burst.flags[lane];
+  } else {
+    to.ip_flags = !six && (ip[6] & 0x40) != 0 ? Headers::kDontFragment : 0;
+  }
+  to.ttl = six ? ip[7] : ip[8];
+}
+
+}  // namespace
+
 void registers_of(const BatchView& view, const FastBurst& burst, uint32_t lane, Packet& p) {
   view.load(burst.row[lane], 0, p);
   p.key = burst.key(lane);
-  p.rule = burst.rule[lane];
-  p.next_hop = burst.next_hop[lane];
-  if ((burst.marked >> lane & 1) != 0) p.mark = burst.mark[lane];
-  if ((burst.detailed >> lane & 1) != 0) p.icmp_detail = burst.detail[lane];
-  const uint8_t* ip = burst.ip[lane];
-  const bool six = burst.family == 6;
-  p.ether_type = six ? kEtherTypeIpv6 : kEtherTypeIpv4;
-  p.vlan_count = static_cast<uint8_t>((burst.l3(lane) - kEtherHeaderBytes) / kVlanTagBytes);
-  p.vlan_tci = p.vlan_count == 0 ? uint16_t{0} : static_cast<uint16_t>(burst.tci[lane]);
-  if ((burst.odd >> lane & 1) != 0) {
-    p.ip_flags = burst.flags[lane];
-  } else {
-    p.ip_flags = !six && (ip[6] & 0x40) != 0 ? Headers::kDontFragment : 0;
-  }
-  p.ttl = six ? ip[7] : ip[8];
+  set_headers(burst, lane, p);
+}
+
+void store_registers(const BatchView& view, const FastBurst& burst, uint32_t mask, FieldMask live) {
+  const bool keys = (live & (kFieldKey | kFieldDestination)) != 0;
+  for_lanes(mask, [&](uint32_t lane) {
+    set_headers(burst, lane, view.annotation[burst.row[lane]]);
+    if (keys) view.key[burst.row[lane]] = burst.key(lane);
+  });
 }
 
 }  // namespace sluice

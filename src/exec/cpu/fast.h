@@ -120,5 +120,7 @@ void add_rows(const FastBurst& burst, uint32_t mask, Selection& to);
 // The registers of a lane as the stages' scalar forms would have left them, after a commit of the lane with `headers`.
 // The burst's keys are filled.
 void registers_of(const BatchView& view, const FastBurst& burst, uint32_t lane, Packet& packet);
+// The same of the lanes of `mask` to the batch, which has everything else: annotations, and keys where they are `live`.
+void store_registers(const BatchView& view, const FastBurst& burst, uint32_t mask, FieldMask live);
 
 }  // namespace sluice

@@ -386,14 +386,19 @@ void CpuRunner::run_burst(const PlanNode& node, const Program& program, const Ba
       if (family) for_lanes(alive, [&](uint32_t i) { view.key[burst.row[i]].family = burst.family; });
       if (path == kPathDropped) {
         account_.drop(slot.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(alive)));
-      } else if (registers) {
+      } else if (registers && !exits) {
         leave(alive, [&](uint32_t) { return path; });
       } else {
         const PlanTarget target = node.exits[path - kPathExit];
+        if (registers) {
+          burst.fill_keys();
+          store_registers(view, burst, alive, node.live_out[path - kPathExit]);
+          if (walk_->at_root()) add_rows(burst, alive, walk_->share->annotated);
+        }
         Selection& to = walk_->to(target);
         add_rows(burst, alive, to);
         // Nothing changes the packets from here on.
-        if (view.egress_note != nullptr && plan_.nodes[target.node].leaves_as_is) {
+        if (!registers && view.egress_note != nullptr && plan_.nodes[target.node].leaves_as_is) {
           code_.note_egress(view, burst, alive);
         }
       }
