@@ -120,7 +120,8 @@ class Acl:
 
         path: a file, plain or compressed, or the bytes of one (`name` stands for it in errors): rules, or an image of
           `save` or `sluice compile`.
-        format: auto (by content), classbench, native, vpp, iptables[:CHAIN], nft[:[TABLE/]CHAIN].
+        format: auto (by content), classbench, native, vpp, iptables[:CHAIN], nft[:[TABLE/]CHAIN]; with @new, @established,
+          @related or @invalid behind it, the rules for packets of such connections.
         algorithm: a name of `sluice tables --algorithms`; auto chooses by the list and the device.
         count: each rule counts its packets and bytes (`hits`).
         device: cpu, emu (host threads in a GPU's place), cuda or cuda:N. Never another than the one that is asked for.
