@@ -209,7 +209,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sluice", type=lambda p: str(pathlib.Path(p).resolve()))
     parser.add_argument("--lists", type=int, default=120)
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--packets", type=int, default=300, help="per list")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for the lists that differ")

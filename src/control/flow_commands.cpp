@@ -133,8 +133,8 @@ Json flow_json(const FlowEntry& e) {
           {"dport", e.from_high ? low : high},
           {"packets", {e.packets[0], e.packets[1]}},
           {"bytes", {e.bytes[0], e.bytes[1]}},
-          {"start", static_cast<double>(e.start_ns) * 1e-9},
-          {"end", static_cast<double>(e.last_ns) * 1e-9},
+          {"start", static_cast<double>(e.start_ns) / 1e9},
+          {"end", static_cast<double>(e.last_ns) / 1e9},
           {"state", tcp         ? to_string(e.tcp)
                     : e.replied ? "replied"
                                 : "unreplied"}};
