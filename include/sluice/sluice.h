@@ -133,7 +133,8 @@ typedef struct sluice_acl sluice_acl;
 typedef struct sluice_acl_options {
   size_t size;           /* sizeof(sluice_acl_options) */
   const char* algorithm; /* a name of `sluice tables --algorithms`; NULL: auto, which chooses by the list */
-  const char* format;    /* classbench, native, vpp, iptables[:CHAIN], nft[:[TABLE/]CHAIN]; NULL: by content */
+  const char* format;    /* classbench, native, vpp, iptables[:CHAIN], nft[:[TABLE/]CHAIN], each with @STATE
+                            behind it where rules look at connections (auto@new); NULL: by content */
   uint32_t count;        /* 1: each rule counts its packets and bytes (sluice_acl_counters) */
   uint32_t reserved;
 } sluice_acl_options;
