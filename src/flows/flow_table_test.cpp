@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -207,6 +208,38 @@ TEST(FlowTable, ForReportsEveryPacketOfAConnectionCounts) {
     EXPECT_EQ(e.packets[1], 2u);
     EXPECT_EQ(e.tcp, TcpState::kClosed);
   });
+}
+
+TEST(FlowTable, AnyFrameOfAnyLengthIsReadWithinItsBytes) {
+  std::mt19937_64 random(11);
+  const auto below = [&](uint64_t n) { return random() % n; };
+  const Bytes four = tcp(false, kSyn), six = udp(false);
+  const std::vector<Bytes> seeds = {
+      four,
+      six,
+      icmp4("10.0.0.1", "192.0.2.7").build(),
+      icmp4("198.51.100.1", "10.0.0.1").icmp(3, 1).payload(quote(four, 40)).build(),
+      icmp4("198.51.100.1", "10.0.0.1").icmp(11, 0).payload(quote(icmp4("10.0.0.1", "192.0.2.7").build(), 28)).build(),
+      icmp6("2001:db8::9", "2001:db8::1").icmp(1, 0).payload(quote(six, 60)).build(),
+      udp6("2001:db8::1", "2001:db8::2").hop_by_hop().fragment(0, true).payload(16).build(),
+      udp6("2001:db8::1", "2001:db8::2").destination_options().authentication().fragment(8, false).payload(16).build(),
+      udp4("10.0.0.1", "192.0.2.7").fragment(64, false).payload(16).build()};
+  Tracker t({.counts_all = true});
+  size_t parsed = 0;
+  for (int i = 0; i < 30'000; ++i) {
+    Bytes frame = seeds[below(seeds.size())];
+    for (uint64_t n = below(4); n > 0; --n) frame[14 + below(frame.size() - 14)] = static_cast<uint8_t>(random());
+    const auto wire = static_cast<uint32_t>(frame.size());
+    const auto captured = static_cast<uint32_t>(below(3) == 0 ? 14 + below(frame.size() - 13) : frame.size());
+    const std::unique_ptr<uint8_t[]> exact(new uint8_t[captured]);  // so that a step outside is seen
+    std::copy_n(frame.begin(), captured, exact.get());
+    Headers h;
+    if (parse_ethernet(exact.get(), captured, wire, h, false) != ParseStatus::kOk) continue;
+    ++parsed;
+    const TrackedPacket p = tracked_packet(h.key, exact.get(), h.l3_offset, h.l4_offset, captured);
+    t.table.take(p, t.table.hash(p.ends), wire, 1, [] { return true; });
+  }
+  EXPECT_GT(parsed, 10'000u);
 }
 
 // The same by a list that is searched from its beginning, where each entry is asked for its end before each packet.
