@@ -31,6 +31,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"classify --rules my.acl --in in.pcap --out @OUT@", {"my.acl", "in.pcap", "inner.acl"}},
       {"classify --rules v4.acl --trace trace --out @OUT@", {"trace", "v4.acl"}},
+      {"flows --in in.pcap --out @OUT@", {"in.pcap"}},
       {"route --routes rib --addresses addresses --out @OUT@", {"rib", "addresses"}},
       {"route --routes rib --in in.pcap --out @OUT@", {"rib", "in.pcap"}},
       {"compile --acl my.acl --out @OUT@", {"my.acl", "inner.acl"}},

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -122,13 +123,15 @@ bool is_bare(const std::string& word) {
 // Whether rules look at the state of connections, as far as that is seen before the tables are loaded: a pipe is read
 // once. Where it is not seen, the reader of the table refuses such rules.
 bool looks_at_state(const std::string& path, const std::string& format) {
-  if (path.empty() || path == "-") return false;
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return false;
   auto file = InputFile::open(path);
-  if (!file.ok() || !file->regular()) return false;
+  if (!file.ok()) return false;
   const auto text = file->table();
   auto choice = parse_rule_format(format);
-  // Most lists have no such word.
-  if (!text.ok() || !choice.ok() || text->find("state") == std::string::npos) return false;
+  // Most lists have no such word, and include no others.
+  if (!text.ok() || !choice.ok()) return false;
+  if (text->find("state") == std::string::npos && text->find("include") == std::string::npos) return false;
   bool stateful = false;
   choice->state = ConnState::kNew;
   choice->stateful = &stateful;

@@ -124,7 +124,7 @@ class ConnTrack final : public OrderedElement {
 
   Result<void> start(FlowContext&) override {
     return Error(fmt::format("{} takes whole batches, and this graph is run packet by packet", name),
-                 "keep queues, shapers and elements that make packets behind it, or leave them out");
+                 "leave out queues and shapers, and what makes packets in front of it");
   }
   Time time() const override { return Time::kLooks; }
   void push(FlowContext& context, unsigned, PacketBox packet) override { context.push(3, std::move(packet)); }
