@@ -86,6 +86,20 @@ std::string states_text(const StandardGraph& g, std::string_view next) {
   return t;
 }
 
+// Connections are those of both ways, so that packets of both meet one ConnTrack, and leave by the way they came.
+std::string stateful_bridge_text(const StandardGraph& g) {
+  std::string t = "connections :: ConnTrack(acl_new)\n   -> " + list_of(g, "new_check", "acl_new") +
+                  "\n   -> way :: PaintSwitch;\n";
+  for (const unsigned from : {1u, 2u}) {
+    const unsigned to = 3 - from;
+    t += fmt::format(
+        "in{0} :: FromDevice({2})\n   -> input{0} :: {3}\n   -> bridge{0} :: Bridge(PASS {4})\n   -> Paint({6}) -> "
+        "connections;\nway[{6}] -> out{1} :: ToDevice({5});\ninput{0}[1] -> bridge{0};\nbridge{0}[1] -> out{1};\n",
+        from, to, g.bridge[from - 1].receive, transparent_input(g), g.bridge_pass, g.bridge[to - 1].send, from - 1);
+  }
+  return t + states_text(g, "way");
+}
+
 // Both ways, each with stages of its own, so that packets stay in one program from their arrival to their sink.
 std::string bridge_text(const StandardGraph& g) {
   std::string t;
@@ -111,9 +125,6 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     return Error("outputs by port need routes", "give --routes, or one --out FILE");
   if (g.routes.empty() && g.icmp_errors)
     return Error("ICMP errors need routes: they are routed like any packet", "give --routes");
-  if (g.stateful && !g.bridge.empty())
-    return Error("rules about the state of connections do not work on a bridge yet",
-                 "describe by addresses, ports and flags what may come back");
   if (g.routes.empty() && !g.adjacencies.empty()) return Error("adjacencies need routes", "give --routes");
   if (g.port_out.size() > 14)
     return Error(fmt::format("{} outputs by port; at most 14 are possible", g.port_out.size()),
@@ -135,7 +146,7 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
          (g.out_devices.empty() ? "" : ", NEIGHBOURS true") + ");\n";
   }
   if (!t.empty()) t += "\n";
-  if (!g.bridge.empty()) return t + bridge_text(g);
+  if (!g.bridge.empty()) return t + (g.stateful ? stateful_bridge_text(g) : bridge_text(g));
   std::vector<std::string> sources;
   const auto add_source = [&](const std::string& what) {
     sources.push_back(sources.empty() ? "in" : fmt::format("in{}", sources.size() + 1));
