@@ -35,6 +35,7 @@ DropKind kind_of(DropReason reason) {
     case DropReason::kLoop:
     case DropReason::kQueueFull:
     case DropReason::kShaperFull:
+    case DropReason::kFlowTableFull:
     case DropReason::kTxFull:
     case DropReason::kDeviceFailed:
     case DropReason::kOutputFailed:
