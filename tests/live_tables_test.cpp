@@ -1160,7 +1160,9 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
     }
     return all;
   };
-  if (!options.device.devices.empty()) EXPECT_GT(report.offload.offloaded, report.packets_in / 2);
+  if (!options.device.devices.empty()) {
+    EXPECT_GT(report.offload.offloaded, report.packets_in / 2);
+  }
   EXPECT_EQ(drops_of("second"), 0u) << "a packet met two versions";
   EXPECT_EQ(drops_of("first") + report.packets_out, report.packets_in);
   EXPECT_GT(drops_of("first"), 0u);
@@ -1246,7 +1248,9 @@ TEST_P(LiveRouteChanges, EveryPacketMeetsRoutesAndNextHopsOfOneVersion) {
   EXPECT_TRUE(report.conserved());
   EXPECT_GE(changes, kChanges);
   EXPECT_GT(report.generation, 6u);
-  if (!options.device.devices.empty()) EXPECT_GT(report.offload.offloaded, report.packets_in / 2);
+  if (!options.device.devices.empty()) {
+    EXPECT_GT(report.offload.offloaded, report.packets_in / 2);
+  }
   for (size_t r = 1; r < kDropReasons; ++r) EXPECT_EQ(report.drops[r], 0u) << to_string(static_cast<DropReason>(r));
   EXPECT_EQ(report.packets_out, report.packets_in);
 }

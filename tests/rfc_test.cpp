@@ -110,9 +110,9 @@ class RfcTest : public ::testing::Test {
                             run.workers = 3;
                             run.batch = 7;
                           }));
-    const Way keys{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kAuto, 1, 256};
-    const Way frames{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 256};
-    for (const Way* way : {&keys, &frames}) {
+    const Way by_keys{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kAuto, 1, 256};
+    const Way by_frames{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 256};
+    for (const Way* way : {&by_keys, &by_frames}) {
       testing::expect_equal(plain, testing::run_way(dir_, text, way, testing::devices_of("emu", 1)));
     }
     RfcOutcome o;

@@ -133,7 +133,9 @@ TEST(FrameUse, StagesOfHeadersTouchNothingBehindThem) {
       for (size_t at = 0; at < frame.size(); ++at) {
         const uint8_t a = one.storage[kHeadroom + at], c = two.storage[kHeadroom + at];
         ASSERT_EQ(at < kEdited ? c : frame[at], a) << chain << ' ' << i << ", byte " << at;
-        if (at >= kEdited) ASSERT_EQ(other[at], c) << chain << ' ' << i << ", byte " << at;
+        if (at >= kEdited) {
+          ASSERT_EQ(other[at], c) << chain << ' ' << i << ", byte " << at;
+        }
       }
     }
   }
