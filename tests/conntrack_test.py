@@ -205,8 +205,9 @@ def one(kernel, sluice, folder, seed, count, keep):
     return (f"---- seed {seed}: {said}\n{text}" if said else ""), len(kernel_out), len(packets)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(doc, file, kernel_class, one):
+    """`one` compares one list, and gives what differs, how many packets the kernel passes, and of how many."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sluice", type=lambda p: str(pathlib.Path(p).resolve()))
     parser.add_argument("--lists", type=int, default=120)
     parser.add_argument("--seconds", type=float, default=20)
@@ -225,10 +226,10 @@ def main():
         if tool(*enter, "sh", "-c", probe).returncode != 0:
             print("skipped: no network namespace with TUN devices, nft and connection tracking here (root)")
             return 77
-        return subprocess.run([*enter, sys.executable, __file__, *sys.argv[1:], "--inside"]).returncode
+        return subprocess.run([*enter, sys.executable, file, *sys.argv[1:], "--inside"]).returncode
     failures, passed, total, lists = [], 0, 0, 0
     with tempfile.TemporaryDirectory(prefix="sluice_conntrack") as folder:
-        kernel = Kernel()
+        kernel = kernel_class()
         end = time.monotonic() + options.seconds
         for seed in range(options.seed, options.seed + options.lists):
             if time.monotonic() > end or len(failures) >= 5:
@@ -245,4 +246,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, __file__, Kernel, one))

@@ -26,14 +26,32 @@ struct FlowsFlags {
   double timeout_s = 0;
 };
 
-std::string line_of(const FlowEntry& e) {
+// By the ending of the output's name.
+enum class Form : uint8_t { kTabs, kCommas, kJson };
+
+Form form_of(const std::string& out) {
+  if (out.ends_with(".parquet"))
+    fail(Exit::kUsage, fmt::format("--out {}: Parquet is not written here", out),
+         "in Python: pyarrow.parquet.write_table(sluice.flows(\"a.pcap\"), \"flows.parquet\")");
+  return out.ends_with(".csv") ? Form::kCommas : out.ends_with(".json") ? Form::kJson : Form::kTabs;
+}
+
+std::string heading(Form form) {
+  return form == Form::kCommas
+             ? "protocol,src,sport,dst,dport,packets,reply_packets,bytes,reply_bytes,start,end,state\n"
+             : "#protocol\tsrc\tsport\tdst\tdport\tpackets\treply packets\tbytes\treply bytes\tstart\tend\tstate\n";
+}
+
+std::string line_of(const FlowEntry& e, Form form) {
   const Json j = flow_json(e);
-  const auto number = [&](const char* what, size_t i) { return j[what][i].get<uint64_t>(); };
+  const auto number = [&](const char* what, size_t i) { return fmt::to_string(j[what][i].get<uint64_t>()); };
   const auto word = [&](const char* what) { return j[what].get<std::string>(); };
-  return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{:.9f}\t{:.9f}\t{}\n", word("protocol"), word("src"),
-                     j["sport"].get<unsigned>(), word("dst"), j["dport"].get<unsigned>(), number("packets", 0),
-                     number("packets", 1), number("bytes", 0), number("bytes", 1), j["start"].get<double>(),
-                     j["end"].get<double>(), word("state"));
+  const auto port = [&](const char* what) { return fmt::to_string(j[what].get<unsigned>()); };
+  const auto time = [&](const char* what) { return fmt::format("{:.9f}", j[what].get<double>()); };
+  const std::string words[] = {word("protocol"),    word("src"),          port("sport"),      word("dst"),
+                               port("dport"),       number("packets", 0), number("packets", 1), number("bytes", 0),
+                               number("bytes", 1),  time("start"),        time("end"),        word("state")};
+  return fmt::format("{}\n", fmt::join(words, form == Form::kCommas ? "," : "\t"));
 }
 
 FlowTable::Options table_of(const FlowsFlags& o) {
@@ -50,8 +68,25 @@ FlowTable::Options table_of(const FlowsFlags& o) {
   return options;
 }
 
+Json document(const std::vector<FlowEntry>& flows, Json summary) {
+  Json list = Json::array();
+  for (const FlowEntry& e : flows) list.push_back(flow_json(e));
+  summary["flows"] = std::move(list);
+  return summary;
+}
+
+void write(AtomicFile& file, Form form, const std::vector<FlowEntry>& flows, const Json& summary) {
+  if (form == Form::kJson) {
+    file.write(document(flows, summary).dump(1) + "\n");
+    return;
+  }
+  file.write(heading(form));
+  for (const FlowEntry& e : flows) file.write(line_of(e, form));
+}
+
 Exit flows(const FlowsFlags& o) {
   const bool inside = json_output() && o.out.empty();
+  const Form form = form_of(o.out);
   RunFiles files = command_files();
   files.input("--in", o.in);
   if (!inside) output_file(files, o.out);
@@ -98,17 +133,14 @@ Exit flows(const FlowsFlags& o) {
   const bool partial = damage.has_value() || interrupted().load();
   const Ending ending = partial ? Ending::kPartial : Ending::kWhole;
   const std::string place = inside ? std::string() : file.path_of(ending);
-  Json list = Json::array();
+  Json json{{"packets", packets}, {"flows_found", found.size()}, {"other_packets", others}, {"partial", partial}};
   if (!inside) {
-    file.write("#protocol\tsrc\tsport\tdst\tdport\tpackets\treply packets\tbytes\treply bytes\tstart\tend\tstate\n");
-    for (const FlowEntry& e : found) file.write(line_of(e));
+    write(file, form, found, json);
     need(file.commit(ending), Exit::kIo);
   } else {
-    for (const FlowEntry& e : found) list.push_back(flow_json(e));
+    json = document(found, std::move(json));
   }
   if (json_output()) {
-    Json json{{"packets", packets}, {"flows_found", found.size()}, {"other_packets", others}, {"partial", partial}};
-    if (inside) json["flows"] = std::move(list);
     print_json(json);
   } else {
     note(fmt::format("{}, {}; {} of none", counted(packets, "packet"), counted(found.size(), "connection"),
@@ -123,15 +155,14 @@ void add_flows(Command root) {
   auto o = std::make_shared<FlowsFlags>();
   Command sub = add_subcommand(
       root, "flows", "Tables and packets",
-      "Lists the connections of a capture, in the order of their first packets: one line each, tab-separated, with "
-      "packets "
-      "and bytes of both directions.\nThe source is the end that sent the first packet. Times are in seconds. A "
+      "Lists the connections of a capture, in the order of their first packets: one line each, tab-separated (a file "
+      "whose name ends in .csv: by commas; in .json: as -o json does), with packets and bytes of both directions.\nThe source is the end that sent the first packet. Times are in seconds. A "
       "connection ends by RFC 5382's and RFC 4787's timeouts (2 hours 4 minutes for established TCP, 2 minutes for "
       "UDP), "
       "or by --timeout.\nBytes are those of whole frames. ICMP errors and later fragments are counted apart.",
       "sluice flows --in a.pcap\n"
       "sluice flows --in a.pcap -o json | jq '.flows[0]'\n"
-      "sluice flows --in a.pcap.zst --out flows.tsv --timeout 60",
+      "sluice flows --in a.pcap.zst --out flows.csv --timeout 60",
       [o] { return flows(*o); });
   sub->add_option("--in", o->in, "Capture: pcap or pcapng, plain or compressed")->required()->type_name("PCAP");
   sub->add_option("--out", o->out, "Output file (default: stdout), created when complete")->type_name("FILE");

@@ -39,6 +39,8 @@ void add_run_options(Command sub, RunFlags& o) {
   add_map_option(sub, o.maps);
   sub.add_option("--acl", "FILE", o.acl, "Access list: rules of any format, or an image");
   add_format_option(sub, o.format, "--acl");
+  sub.add_option("--nat", "FILE", o.nat,
+                 "Network address translation: snat, dnat, masquerade and static rules (docs/flows.md)");
   sub.add_option("--routes", "FILE[,FILE]", o.routes,
                  "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated, or an image");
   sub.add_option("--adjacencies", "FILE", o.adjacencies,
@@ -107,7 +109,7 @@ void group_run_options(Command sub) {
        {"--in", "--out", "--bridge", "--bridge-pass", "--map", "--tso", "--verdicts", "--dropped", "--limit",
         "--repeat"}},
       {"Tables",
-       {"--acl", "--format", "--default", "--tiny-fragments", "--routes", "--adjacencies", "--algorithm",
+       {"--acl", "--format", "--default", "--tiny-fragments", "--nat", "--routes", "--adjacencies", "--algorithm",
         "--route-algorithm", "--icmp-errors", "--icmp-denied"}},
       {"Workers and batches", {"--workers", "--batch", "--latency-target", "--packet-scheduler", "--simtime"}},
       {"Devices",
@@ -121,7 +123,7 @@ void group_run_options(Command sub) {
       {"Other", {"--help", "--help-all", "--config", "--user"}}};
   sub.first_help({{"Input", {"--in", "--out", "--bridge", "--config", "--limit"}},
                   {"Live", {"--control", "--http", "--method", "--workers"}},
-                  {"Tables", {"--acl", "--routes", "--adjacencies", "--default"}},
+                  {"Tables", {"--acl", "--nat", "--routes", "--adjacencies", "--default"}},
                   {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--verdicts", "--dropped"}}},
                  "All options, also those of devices, batches, ports and priorities");
   for (const auto& [group, names] : groups) {
@@ -140,6 +142,7 @@ void check_bridge_options(const RunFlags& o) {
                                       {"--out", !o.out.empty()},
                                       {"--routes", !o.routes.empty()},
                                       {"--adjacencies", !o.adjacencies.empty()},
+                                      {"--nat", !o.nat.empty()},
                                       {"--icmp-errors", !o.icmp.empty()},
                                       {"--tso", o.tso},
                                       {"--repeat", o.live.repeat}}) {
@@ -153,7 +156,7 @@ void check_bridge_options(const RunFlags& o) {
 
 void check_run_options(const RunFlags& o, const std::string& file) {
   const bool standard = file.empty();
-  const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
+  const bool parts = !o.acl.empty() || !o.nat.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
                      !o.icmp.empty() || !o.bridge.empty();
   if (!standard && parts)
     fail(Exit::kUsage,

@@ -23,7 +23,7 @@ struct RunFlags {
   ConfiguredOptions configured;
   std::vector<std::string> words;  // FILE.click and NAME=VAL
   std::vector<std::string> maps;
-  std::string acl, format = "auto", routes, adjacencies, qos, icmp, policy = "deny", algorithm, route_algorithm,
+  std::string acl, format = "auto", nat, routes, adjacencies, qos, icmp, policy = "deny", algorithm, route_algorithm,
                    latency_target;
   std::vector<std::string> in, out;
   std::string bridge, bridge_pass = "arp,nd,stp";

@@ -77,6 +77,8 @@ NamedOption option_of(const Diagnostic& d, const RunFlags& o, const RunEnds& end
   if (line.starts_with("in") && line.find(" :: From") != std::string::npos)
     return o.bridge.empty() ? one_of("--in", o.in, d) : NamedOption{"--bridge", o.bridge};
   if (line.starts_with("AclTable(")) return one_of("--acl", {o.acl}, d);
+  if (line.starts_with("NatTable(") || line.find(":: ConnTrack(") != std::string::npos)
+    return one_of("--nat", {o.nat}, d);
   if (line.starts_with("RouteTable(")) {
     std::vector<std::string> paths;
     for (const std::string& file : split_route_files(o.routes)) paths.push_back(path_of_route_file(file));
@@ -191,6 +193,7 @@ StandardGraph standard_graph_of(const RunFlags& o, const RunEnds& ends) {
   g.acl = o.acl;
   g.acl_format = o.format;
   g.stateful = looks_at_state(o.acl, o.format);
+  g.nat = o.nat;
   g.routes = split_route_files(o.routes);
   g.adjacencies = split_commas(o.adjacencies);
   for (const RunEnds::In& in : ends.in) {
@@ -225,7 +228,7 @@ StandardGraph standard_graph_of(const RunFlags& o, const RunEnds& ends) {
 }
 
 NamedInputs inputs_of(const RunFlags& o, const RunEnds& ends) {
-  NamedInputs named = {{"--acl", o.acl}, {"--qos", o.qos}};
+  NamedInputs named = {{"--acl", o.acl}, {"--nat", o.nat}, {"--qos", o.qos}};
   for (const RunEnds::In& in : ends.in) {
     if (!in.device) named.emplace_back("--in", in.file);
   }
@@ -236,6 +239,7 @@ NamedInputs inputs_of(const RunFlags& o, const RunEnds& ends) {
 
 void check_standard_files(RunFiles files, const StandardGraph& g) {
   files.input("--acl", g.acl);
+  files.input("--nat", g.nat);
   for (const std::string& file : g.routes) files.input("--routes", path_of_route_file(file));
   for (const std::string& file : g.adjacencies) files.input("--adjacencies", file);
   files.input("--in", g.in);

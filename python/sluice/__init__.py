@@ -8,6 +8,7 @@ Arrays are not copied, the GIL is released, and any number of threads share one 
 """
 from ._captures import COLUMNS, DEFAULT_COLUMNS, PcapReader, read_pcap, schema
 from ._errors import DeviceError, Error, Finding, Interrupted
+from ._flows import flows
 from ._run import Graph, Report, run
 from ._sluice import version as _version
 from ._tables import Acl, Explanation, Fib, Hits, NextHops, Rule, ShadowFinding
@@ -16,5 +17,5 @@ from ._tensors import DeviceArray
 __version__ = _version()
 __all__ = [
     "COLUMNS", "DEFAULT_COLUMNS", "Acl", "DeviceArray", "DeviceError", "Error", "Explanation", "Fib", "Finding", "Graph", "Hits",
-    "Interrupted", "NextHops", "PcapReader", "Report", "Rule", "ShadowFinding", "__version__", "read_pcap", "run", "schema",
+    "Interrupted", "NextHops", "PcapReader", "Report", "Rule", "ShadowFinding", "__version__", "flows", "read_pcap", "run", "schema",
 ]  # fmt: skip

@@ -124,17 +124,19 @@ class Graph:
         cls,
         *,
         acl: Path | None = None,
+        nat: Path | None = None,
         routes: Path | None = None,
         adjacencies: Path | None = None,
         default: str = "deny",
         icmp_errors: str | None = None,
     ) -> Graph:
-        """The standard graph: header checks, access list, routes, TTL, rewrite, as far as their tables are given (files
-        or images); with the list alone a transparent filter. default: deny or permit, for what no rule matches."""
-        if acl is None and routes is None:
-            raise ValueError("acl and routes are missing: one of them is needed")
+        """The standard graph: header checks, access list, address translation, routes, TTL, rewrite, as far as their tables
+        are given (files or images); with the list alone a transparent filter. default: deny or permit, for what no rule
+        matches."""
+        if acl is None and nat is None and routes is None:
+            raise ValueError("acl, nat and routes are missing: one of them is needed")
         options = ["--default", default]
-        for name, path in (("--acl", acl), ("--routes", routes), ("--adjacencies", adjacencies)):
+        for name, path in (("--acl", acl), ("--nat", nat), ("--routes", routes), ("--adjacencies", adjacencies)):
             if path is not None:
                 options += [name, readable(path)]
         if icmp_errors is not None:

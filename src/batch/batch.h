@@ -1,6 +1,7 @@
 // Batch: up to 8192 packets as columns in one memory space.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "batch/lent_rows.h"
 #include "batch/packet.h"
 #include "batch/selection.h"
+#include "batch/translation.h"
 #include "memory/buffer.h"
 
 namespace sluice {
@@ -129,6 +131,7 @@ class Batch {
     count_ = 0;
     used_ = 0;
     unfilled_ = false;
+    forget_translations();
   }
 
   // Room for a frame of `bytes` with kHeadroom before it and kTailroom after it, 64-byte aligned; nullptr when the
@@ -237,6 +240,7 @@ class Batch {
     if (!egress_note_.empty()) std::memset(egress_note_.data(), 0xff, n * sizeof egress_note_[0]);
     if (annotated_ != 0) std::memset(static_cast<void*>(annotation_.data()), 0, annotated_ * sizeof(Annotation));
     annotated_ = 0;
+    forget_translations();
     if (!numbered_) number();
     count_ = n;
   }
@@ -280,11 +284,12 @@ class Batch {
     if (unfilled_) fill_slow();
   }
 
-  // Adds a packet that packet `i` of `from` caused: it has its time stamp and its order, and is its child where the
-  // batch keeps descent. `frame` is from `reserve_clean`. Returns its index.
+  // Adds a packet that packet `i` of `from` caused: it has its time stamp, its order and its translation, and is its
+  // child where the batch keeps descent. `frame` is from `reserve_clean`. Returns its index.
   uint32_t push_made(const Batch& from, uint32_t i, uint8_t* frame, uint32_t captured, uint32_t wire) {
     const uint32_t k = push(frame, captured, wire, from.timestamp_ns_[i], from.order_[i]);
     if (!birth_.empty()) birth_[k] = {from.name(i), maker_};
+    if (from.translated_ && from.translation_[i].any()) translation(k) = from.translation_[i];
     return k;
   }
   // Copies packet `i` of `from` (frame bytes, headroom contents, registers) into this batch, as `push_made`. Returns
@@ -318,6 +323,15 @@ class Batch {
   void clear_annotations(const Selection& rows) {
     rows.for_each([&](uint32_t i) { annotation_[i] = Annotation{}; });
   }
+  // What is still to be written into packet i (batch/translation.h). The column comes with the first one that is asked
+  // for.
+  Translation& translation(uint32_t i) {
+    if (translation_.empty()) translation_.resize(rows_for(capacity_));
+    translated_ = true;
+    return translation_[i];
+  }
+  // Whether a packet may have one; else there is no column.
+  bool translated() const { return translated_; }
   uint16_t& port(uint32_t i) { return port_[i]; }
   uint16_t* ports() { return port_.data(); }
   uint16_t port(uint32_t i) const { return port_[i]; }
@@ -364,6 +378,12 @@ class Batch {
   std::vector<Annotation> annotation_;
   uint32_t annotated_ = 0;  // rows from it on are zeros, but for those that were written by a view
   std::vector<uint16_t> port_;
+  void forget_translations() {
+    if (translated_) std::fill(translation_.begin(), translation_.end(), Translation{});
+    translated_ = false;
+  }
+  std::vector<Translation> translation_;  // empty: there were none yet; all zeros unless translated_
+  bool translated_ = false;
   std::vector<uint32_t> egress_note_;  // empty: not kept
   std::vector<FrameTrim> trim_;        // LentRows::trims, where there are any
   std::vector<uint32_t> trimmed_;

@@ -36,6 +36,7 @@ DropKind kind_of(DropReason reason) {
     case DropReason::kQueueFull:
     case DropReason::kShaperFull:
     case DropReason::kFlowTableFull:
+    case DropReason::kNatPortsExhausted:
     case DropReason::kTxFull:
     case DropReason::kDeviceFailed:
     case DropReason::kOutputFailed:
@@ -45,6 +46,7 @@ DropKind kind_of(DropReason reason) {
     case DropReason::kDiscard:
     case DropReason::kNotIp:
     case DropReason::kLinkControl:
+    case DropReason::kNatUntracked:
     case DropReason::kIpv6RoutingType0:
     case DropReason::kLinkBroadcast:
     case DropReason::kSourceRoute:

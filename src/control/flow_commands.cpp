@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "control/answer_text.h"
@@ -54,10 +55,15 @@ Result<void> each_table(Control& c, const std::function<void(const Element&, Flo
   });
 }
 
+struct Shown {
+  FlowEntry entry;
+  std::optional<FlowEntry> replies;
+};
+
 Result<Json> show_flows(Control& c, Asked& asked) {
   const uint64_t most = asked.number("count");
   Json tables = Json::array();
-  std::vector<FlowEntry> top;
+  std::vector<Shown> top;
   uint32_t slots = 0;
   auto done = each_table(c, [&](const Element& element, FlowTable& table) {
     const FlowTable::Counts& n = table.counts();
@@ -71,11 +77,11 @@ Result<Json> show_flows(Control& c, Asked& asked) {
   });
   if (!done) return std::move(done).error();
   // The first of them, by bytes; packets go on between the parts.
-  const auto more = [](const FlowEntry& a, const FlowEntry& b) { return bytes_of(a) > bytes_of(b); };
+  const auto more = [](const Shown& a, const Shown& b) { return bytes_of(a.entry) > bytes_of(b.entry); };
   for (uint32_t from = 0; from < slots; from += kAtOnce) {
     done = each_table(c, [&](const Element&, FlowTable& table) {
-      table.each_of(from, kAtOnce, [&](const FlowEntry& e) {
-        top.push_back(e);
+      table.each_of(from, kAtOnce, [&](const FlowEntry& e, const FlowEntry* replies) {
+        top.push_back({e, replies != nullptr ? std::optional(*replies) : std::nullopt});
         if (top.size() < 2 * most + 1024) return;
         std::ranges::nth_element(top, top.begin() + static_cast<long>(most), more);
         top.resize(most);
@@ -86,7 +92,7 @@ Result<Json> show_flows(Control& c, Asked& asked) {
   std::ranges::sort(top, more);
   if (top.size() > most) top.resize(most);
   Json flows = Json::array();
-  for (const FlowEntry& e : top) flows.push_back(flow_json(e));
+  for (const Shown& s : top) flows.push_back(flow_json(s.entry, s.replies ? &*s.replies : nullptr));
   return Json{{"tables", tables}, {"flows", flows}};
 }
 
@@ -108,14 +114,16 @@ std::string flows_text(const Json& r, Rates*) {
                 with_commas(count_of(t, "opened")), with_commas(count_of(t, "expired")),
                 with_commas(count_of(t, "refused"))});
   }
-  TextTable flows({"protocol", "source", "destination", "packets", "reply", "bytes", "reply bytes", "state"});
+  TextTable flows({"protocol", "source", "destination", "translated", "packets", "reply", "bytes", "reply bytes", "state"});
   const auto end = [](const Json& f, const char* address, const char* port) {
     const std::string name = word_of(f, address);
     return fmt::format("{} {}", name, count_of(f, port));
   };
   for (const Json& f : r.at("flows")) {
     const auto both = [&](const char* what, size_t i) { return with_commas(f.at(what).at(i).get<uint64_t>()); };
-    flows.add({word_of(f, "protocol"), end(f, "src", "sport"), end(f, "dst", "dport"), both("packets", 0),
+    const std::string translated =
+        f.contains("translated") ? end(f["translated"], "src", "sport") + " > " + end(f["translated"], "dst", "dport") : "";
+    flows.add({word_of(f, "protocol"), end(f, "src", "sport"), end(f, "dst", "dport"), translated, both("packets", 0),
                both("packets", 1), both("bytes", 0), both("bytes", 1), word_of(f, "state")});
   }
   return tables.str() + (r.at("flows").empty() ? std::string() : "\n" + flows.str());
@@ -123,10 +131,10 @@ std::string flows_text(const Json& r, Rates*) {
 
 }  // namespace
 
-Json flow_json(const FlowEntry& e) {
+Json flow_json(const FlowEntry& e, const FlowEntry* replies) {
   const bool tcp = e.ends.protocol == kProtocolTcp;
   const uint16_t low = e.ends.low_port, high = e.ends.high_port;
-  return {{"protocol", protocol_of(e.ends.protocol)},
+  Json json{{"protocol", protocol_of(e.ends.protocol)},
           {"src", to_string(address_of(e.ends, e.from_high))},
           {"sport", e.from_high ? high : low},
           {"dst", to_string(address_of(e.ends, !e.from_high))},
@@ -136,6 +144,14 @@ Json flow_json(const FlowEntry& e) {
           {"start", static_cast<double>(e.start_ns) / 1e9},
           {"end", static_cast<double>(e.last_ns) / 1e9},
           {"state", tcp ? to_string(e.tcp) : e.replied ? "replied" : "unreplied"}};
+  if (replies == nullptr) return json;
+  const FlowEnds& r = replies->ends;
+  const bool high_sent = !replies->from_high;  // what replies go to is where packets come from
+  json["translated"] = {{"src", to_string(address_of(r, high_sent))},
+                        {"sport", high_sent ? r.high_port : r.low_port},
+                        {"dst", to_string(address_of(r, !high_sent))},
+                        {"dport", high_sent ? r.low_port : r.high_port}};
+  return json;
 }
 
 std::vector<CommandRow> flow_commands() {

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string_view>
 
+#include "formats/conn_state.h"
 #include "graph/click/config_text.h"
 
 namespace sluice {
@@ -18,14 +18,17 @@ std::string file_list(const std::vector<std::string>& files) {
   return text;
 }
 
-// A list for each state, in the order of ConnTrack's outputs.
-constexpr std::array<std::string_view, 4> kStates = {"new", "established", "related", "invalid"};
+bool tracks(const StandardGraph& g) {
+  return g.stateful || !g.nat.empty();
+}
 
 // What few packets need: fragments, options, ICMP errors. They meet stages of their own on their way out, so that the
 // others stay one program from their arrival to their sink.
 std::string slow_path_text(const StandardGraph& g, const std::string& ports) {
   std::string t = "\n// The slow path.\nslow :: AdjacencyRewrite(TABLE adj) -> ";
-  if (ports.empty()) {
+  if (!g.nat.empty()) {
+    t += "nat_source;\n";
+  } else if (ports.empty()) {
     t += "out;\n";
   } else {
     t += fmt::format("slow_ports :: PortSwitch({});\n", ports);
@@ -48,7 +51,7 @@ std::string slow_path_text(const StandardGraph& g, const std::string& ports) {
   t += "ttl[1] -> icmp;\nroute[1] -> icmp;\nfragment[1] -> icmp;\n";
   if (!g.icmp_for_denied || g.acl.empty()) return t;
   if (!g.stateful) return t + "acl_check[1] -> icmp;\n";
-  for (const std::string_view state : kStates) t += fmt::format("{}_check[1] -> icmp;\n", state);
+  for (const auto& state : kConnStates) t += fmt::format("{}_check[1] -> icmp;\n", state.name);
   return t;
 }
 
@@ -76,42 +79,59 @@ std::string table_of(const StandardGraph& g, const std::string& name, std::strin
   return t + ");\n";
 }
 
+// "0=eth0 1=eth1": what NAT rules know outputs by.
+std::string outputs_text(const StandardGraph& g) {
+  std::string t;
+  const auto add = [&](unsigned port, const std::string& out) {
+    t += fmt::format("{}{}{}", t.empty() ? "" : " ", port, g.out_devices.contains(out) ? "=" + out : "");
+  };
+  for (const auto& [port, out] : g.port_out) add(port, out);
+  if (g.port_out.empty()) add(0, g.out);
+  return t;
+}
+
+std::string tracker_text(const StandardGraph& g) {
+  std::string arguments = g.stateful ? "acl_new" : g.acl.empty() ? "" : "acl";
+  if (!g.nat.empty()) {
+    arguments += fmt::format("{}NAT nat", arguments.empty() ? "" : ", ");
+    if (g.permit_by_default && !g.acl.empty()) arguments += ", DEFAULT permit";
+    if (!g.routes.empty())
+      arguments += fmt::format(", ROUTES fib, ADJACENCIES adj, OUTPUTS {}", outputs_text(g));
+  }
+  return fmt::format("connections :: ConnTrack({})", arguments);
+}
+
 // Of packets in other states than new, which stand in the graph's main line: to where that goes on.
 std::string states_text(const StandardGraph& g, std::string_view next) {
   std::string t = "\n// Packets by the state of their connection.\n";
-  for (size_t i = 1; i < kStates.size(); ++i) {
-    t += fmt::format("connections[{}] -> {} -> {};\n", i,
-                     list_of(g, fmt::format("{}_check", kStates[i]), fmt::format("acl_{}", kStates[i])), next);
+  for (const auto& state : kConnStates) {
+    if (state.value == 0) continue;
+    if (g.stateful) {
+      t += fmt::format("connections[{}] -> {} -> {};\n", state.value,
+                       list_of(g, fmt::format("{}_check", state.name), fmt::format("acl_{}", state.name)), next);
+    } else {
+      t += fmt::format("connections[{}] -> {};\n", state.value, g.acl.empty() ? next : "acl_check");
+    }
   }
   return t;
 }
 
-// Connections are those of both ways, so that packets of both meet one ConnTrack, and leave by the way they came.
-std::string stateful_bridge_text(const StandardGraph& g) {
-  std::string t = "connections :: ConnTrack(acl_new)\n   -> " + list_of(g, "new_check", "acl_new") +
-                  "\n   -> way :: PaintSwitch;\n";
-  for (const unsigned from : {1u, 2u}) {
-    const unsigned to = 3 - from;
-    t += fmt::format(
-        "in{0} :: FromDevice({2})\n   -> input{0} :: {3}\n   -> bridge{0} :: Bridge(PASS {4})\n   -> Paint({6}) -> "
-        "connections;\nway[{6}] -> out{1} :: ToDevice({5});\ninput{0}[1] -> bridge{0};\nbridge{0}[1] -> out{1};\n",
-        from, to, g.bridge[from - 1].receive, transparent_input(g), g.bridge_pass, g.bridge[to - 1].send, from - 1);
-  }
-  return t + states_text(g, "way");
-}
-
-// Both ways, each with stages of its own, so that packets stay in one program from their arrival to their sink.
+// Both ways, each with stages of its own, so that packets stay in one program from their arrival to their sink. But
+// connections are those of both ways: then packets of both meet one ConnTrack, and leave by the way they came.
 std::string bridge_text(const StandardGraph& g) {
   std::string t;
+  if (g.stateful)
+    t += tracker_text(g) + "\n   -> " + list_of(g, "new_check", "acl_new") + "\n   -> way :: PaintSwitch;\n";
   for (const unsigned from : {1u, 2u}) {
     const unsigned to = 3 - from;
-    t += fmt::format(
-        "in{0} :: FromDevice({2})\n   -> input{0} :: {3}\n   -> bridge{0} :: Bridge(PASS {4})\n   -> {5}\n   -> "
-        "out{1} :: ToDevice({6});\ninput{0}[1] -> bridge{0};\nbridge{0}[1] -> out{1};\n",
-        from, to, g.bridge[from - 1].receive, transparent_input(g), g.bridge_pass,
-        list_of(g, fmt::format("acl{}", from)), g.bridge[to - 1].send);
+    t += fmt::format("in{0} :: FromDevice({1})\n   -> input{0} :: {2}\n   -> bridge{0} :: Bridge(PASS {3})\n   -> ",
+                     from, g.bridge[from - 1].receive, transparent_input(g), g.bridge_pass);
+    t += g.stateful ? fmt::format("Paint({0}) -> connections;\nway[{0}]", from - 1)
+                    : list_of(g, fmt::format("acl{}", from)) + "\n  ";
+    t += fmt::format(" -> out{1} :: ToDevice({2});\ninput{0}[1] -> bridge{0};\nbridge{0}[1] -> out{1};\n", from, to,
+                     g.bridge[to - 1].send);
   }
-  return t;
+  return g.stateful ? t + states_text(g, "way") : t;
 }
 
 }  // namespace
@@ -125,6 +145,8 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     return Error("outputs by port need routes", "give --routes, or one --out FILE");
   if (g.routes.empty() && g.icmp_errors)
     return Error("ICMP errors need routes: they are routed like any packet", "give --routes");
+  if (!g.bridge.empty() && !g.nat.empty())
+    return Error("a bridge translates no addresses: it has none", "give --routes, --in and --out");
   if (g.routes.empty() && !g.adjacencies.empty()) return Error("adjacencies need routes", "give --routes");
   if (g.port_out.size() > 14)
     return Error(fmt::format("{} outputs by port; at most 14 are possible", g.port_out.size()),
@@ -134,9 +156,10 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     if (!g.stateful) {
       t += table_of(g, "acl", "");
     } else {
-      for (const std::string_view state : kStates) t += table_of(g, fmt::format("acl_{}", state), state);
+      for (const auto& state : kConnStates) t += table_of(g, fmt::format("acl_{}", state.name), state.name);
     }
   }
+  if (!g.nat.empty()) t += fmt::format("NatTable(nat, FILE {});\n", quote(g.nat));
   if (!g.routes.empty()) {
     t += "RouteTable(fib" + file_list(g.routes);
     if (!g.route_algorithm.empty()) t += ", ALGORITHM " + g.route_algorithm;
@@ -146,7 +169,7 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
          (g.out_devices.empty() ? "" : ", NEIGHBOURS true") + ");\n";
   }
   if (!t.empty()) t += "\n";
-  if (!g.bridge.empty()) return t + (g.stateful ? stateful_bridge_text(g) : bridge_text(g));
+  if (!g.bridge.empty()) return t + bridge_text(g);
   std::vector<std::string> sources;
   const auto add_source = [&](const std::string& what) {
     sources.push_back(sources.empty() ? "in" : fmt::format("in{}", sources.size() + 1));
@@ -161,14 +184,12 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   for (const std::string& device : g.in_devices) add_source(fmt::format("FromDevice({})", device));
   std::string chain = "in -> input :: ";
   chain += filters_only(g) ? transparent_input(g) : g.tiny_fragments ? "IPInput(TINY_FRAGMENTS true)" : "IPInput";
-  if (g.stateful) {
-    chain += "\n   -> connections :: ConnTrack(acl_new)\n   -> " + list_of(g, "new_check", "acl_new");
-  } else if (!g.acl.empty()) {
-    chain += "\n   -> " + list_of(g, "acl_check");
-  }
+  if (tracks(g)) chain += "\n   -> " + tracker_text(g);
+  if (!g.acl.empty()) chain += "\n   -> " + (g.stateful ? list_of(g, "new_check", "acl_new") : list_of(g, "acl_check"));
   if (!g.routes.empty()) {
     chain += "\n   -> route :: IPRoute(TABLE fib)\n   -> ttl :: DecIPTTL\n   -> rewrite :: AdjacencyRewrite(TABLE adj)";
   }
+  if (!g.nat.empty()) chain += "\n   -> nat_source :: NatSource";
   const auto sink_of = [&](const std::string& out) {
     const auto device = g.out_devices.find(out);
     return device != g.out_devices.end() ? fmt::format("ToDevice({})", device->second)
@@ -188,8 +209,8 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   }
   for (size_t i = 1; i < sources.size(); ++i) t += fmt::format("{} -> input;\n", sources[i]);
   // What is no IP packet, or a damaged one, matches no rule: the default decides.
-  if (filters_only(g)) t += g.stateful ? "input[1] -> connections;\n" : "input[1] -> acl_check;\n";
-  if (g.stateful) t += states_text(g, g.routes.empty() ? "out" : "route");
+  if (filters_only(g)) t += tracks(g) ? "input[1] -> connections;\n" : "input[1] -> acl_check;\n";
+  if (tracks(g)) t += states_text(g, !g.routes.empty() ? "route" : g.nat.empty() ? "out" : "nat_source");
   if (!g.routes.empty()) t += slow_path_text(g, ports);
   return t;
 }

@@ -22,6 +22,7 @@ struct StandardGraph {
   std::string acl_format = "auto";
   std::string acl_algorithm;
   bool stateful = false;  // its rules look at the state of connections: ConnTrack sorts packets in front of it
+  std::string nat;        // a NAT table: ConnTrack translates by it
   std::vector<std::string> routes;
   std::string route_algorithm, route_algorithm6;
   std::vector<std::string> adjacencies;  // none: made-up ones, when there are routes and no live ports to send by

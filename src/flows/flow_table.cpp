@@ -64,10 +64,23 @@ uint64_t FlowTable::hash(const FlowEnds& ends) const {
   return hash_of(ends, secret_);
 }
 
-uint32_t FlowTable::find(const FlowEnds& ends, uint64_t hash) const {
+// Of a translated connection an entry is for packets of one direction.
+uint32_t FlowTable::find(const FlowEnds& ends, uint64_t hash, bool from_high) const {
+  using Way = FlowEntry::Way;
   uint32_t i = buckets_[hash & mask_];
-  while (i != kNone && !(at(i).ends == ends)) i = at(i).next;
+  while (i != kNone) {
+    const FlowEntry& e = at(i);
+    if (e.ends == ends && (e.way == Way::kBoth || e.from_high == from_high)) return i;
+    i = e.next;
+  }
   return i;
+}
+
+FlowTable::Translated FlowTable::translated(const FlowEntry& e, bool reply) const {
+  if (e.way == FlowEntry::Way::kBoth) return {};
+  // What answers go to is where packets come from.
+  const FlowEntry& answered = reply ? e : at(e.other);
+  return {true, !answered.from_high, answered.ends};
 }
 
 unsigned FlowTable::timeout_of(const FlowEntry& entry) const {
@@ -113,14 +126,25 @@ void FlowTable::link(uint32_t i, unsigned timeout, uint64_t now_ns) {
   due_ns_ = std::min(due_ns_, now_ns + timeout_ns_[timeout]);
 }
 
-void FlowTable::remove(uint32_t i) {
-  if (ended_) ended_(at(i));
-  unlink(i);
+void FlowTable::put(uint32_t i, uint64_t hash) {
+  uint32_t& bucket = buckets_[hash & mask_];
+  at(i).next = bucket;
+  bucket = i;
+}
+
+void FlowTable::take_out(uint32_t i) {
   uint32_t* at_bucket = &buckets_[hash(at(i).ends) & mask_];
   while (*at_bucket != i) at_bucket = &at(*at_bucket).next;
   *at_bucket = at(i).next;
   at(i).timeout = kFree;
   free_.push_back(i);
+}
+
+void FlowTable::remove(uint32_t i) {
+  if (ended_) ended_(at(i));
+  unlink(i);
+  if (at(i).way == FlowEntry::Way::kForward) take_out(at(i).other);
+  take_out(i);
   --size_;
 }
 
@@ -137,19 +161,19 @@ void FlowTable::expire(uint64_t now_ns) {
   while (!fragment_ends_.empty() && fragment_ends_.front().second <= now_ns) {
     // It may have been noted again since.
     const auto its = fragments_.find(fragment_ends_.front().first);
-    if (its != fragments_.end() && its->second <= now_ns) fragments_.erase(its);
+    if (its != fragments_.end() && its->second.until_ns <= now_ns) fragments_.erase(its);
     fragment_ends_.pop_front();
   }
   if (!fragment_ends_.empty()) due_ns_ = std::min(due_ns_, fragment_ends_.front().second);
 }
 
-void FlowTable::note_fragment(const TrackedPacket& packet, uint64_t now_ns) {
+void FlowTable::note_fragment(const TrackedPacket& packet, const Translated& translated, uint64_t now_ns) {
   if (!packet.first_fragment || fragment_ends_.size() >= kMostFragments) return;
   const uint64_t until = now_ns + options_.timeouts.fragment;
-  const FragmentId id{without_ports(packet.ends), packet.fragment};
+  const FragmentId id{without_ports(packet.ends), packet.fragment, packet.from_high};
   try {
     fragment_ends_.emplace_back(id, until);
-    fragments_[id] = until;
+    fragments_[id] = {until, translated};
   } catch (const std::bad_alloc&) {
     return;  // later fragments are invalid then
   }
@@ -160,17 +184,26 @@ bool FlowTable::looks_up(const TrackedPacket& packet, uint64_t hash, uint32_t by
   using Kind = TrackedPacket::Kind;
   if (packet.kind == Kind::kInvalid) return false;
   if (packet.kind == Kind::kLaterFragment) {
-    if (fragments_.contains({packet.ends, packet.fragment})) answer.state = FlowState::kRelated;
+    const auto first = fragments_.find({packet.ends, packet.fragment, packet.from_high});
+    if (first == fragments_.end()) return false;
+    answer.state = FlowState::kRelated;
+    answer.translated = first->second.translated;
     return false;
   }
-  uint32_t i = find(packet.ends, hash);
+  uint32_t i = find(packet.ends, hash, packet.from_high);
+  bool reply = false;
+  if (i != kNone) {
+    reply = at(i).way == FlowEntry::Way::kReply || packet.from_high != at(i).from_high;
+    if (at(i).way == FlowEntry::Way::kReply) i = at(i).other;
+  }
   if (packet.kind == Kind::kError) {
-    if (i != kNone) answer.state = FlowState::kRelated;
+    if (i == kNone) return false;
+    answer.state = FlowState::kRelated;
+    answer.translated = translated(at(i), reply);
     return false;
   }
   if (i != kNone) {
     FlowEntry& e = at(i);
-    const bool reply = packet.from_high != e.from_high;
     TcpStep step{TcpStep::Kind::kMoves, e.tcp};
     if (packet.kind == Kind::kTcp) step = tcp_step(e.tcp, packet.segment, reply);
     if (step.kind == TcpStep::Kind::kInvalid) {
@@ -187,6 +220,7 @@ bool FlowTable::looks_up(const TrackedPacket& packet, uint64_t hash, uint32_t by
     } else if (packet.kind == Kind::kTcp && packet.segment == TcpSegment::kRst && !e.replied && !options_.counts_all) {
       // Refused, or given up, before anything came back.
       answer.state = reply ? FlowState::kEstablished : FlowState::kNew;
+      answer.translated = translated(e, reply);
       remove(i);
       return false;
     } else {
@@ -201,7 +235,8 @@ bool FlowTable::looks_up(const TrackedPacket& packet, uint64_t hash, uint32_t by
         unlink(i);
         link(i, timeout_of(e), now_ns);
       }
-      note_fragment(packet, now_ns);
+      answer.translated = translated(e, reply);
+      note_fragment(packet, answer.translated, now_ns);
       return false;
     }
   }
@@ -214,54 +249,65 @@ bool FlowTable::looks_up(const TrackedPacket& packet, uint64_t hash, uint32_t by
   return true;
 }
 
-bool FlowTable::insert(const TrackedPacket& packet, uint64_t hash, uint32_t bytes, uint64_t now_ns) {
-  uint32_t i = 0;
+uint32_t FlowTable::take_place() {
   try {
-    if (size_ == options_.capacity) {
-      ++counts_.full;
-      return false;
-    }
     if (blocks_.empty()) {
       buckets_.assign(std::bit_ceil(std::max(options_.capacity, 16u)), kNone);
       mask_ = buckets_.size() - 1;
     }
-    if (!free_.empty()) {
-      i = free_.back();
-      free_.pop_back();
-    } else {
-      if (used_ % kBlock == 0) {
-        blocks_.push_back(std::make_unique<FlowEntry[]>(kBlock));
-        free_.reserve(blocks_.size() * kBlock);
-      }
-      i = used_++;
+    if (free_.empty() && used_ % kBlock == 0) {
+      blocks_.push_back(std::make_unique<FlowEntry[]>(kBlock));
+      free_.reserve(blocks_.size() * kBlock);
     }
   } catch (const std::bad_alloc&) {
+    return kNone;
+  }
+  if (free_.empty()) return used_++;
+  const uint32_t i = free_.back();
+  free_.pop_back();
+  return i;
+}
+
+void FlowTable::insert(const TrackedPacket& packet, uint64_t hash, uint32_t bytes, uint64_t now_ns,
+                       const Opening& opening, Answer& answer) {
+  const uint32_t i = size_ == options_.capacity ? kNone : take_place();
+  const uint32_t of_replies = i == kNone || !opening.translated ? kNone : take_place();
+  if (i == kNone || (opening.translated && of_replies == kNone)) {
+    if (i != kNone) {
+      at(i).timeout = kFree;
+      free_.push_back(i);
+    }
     ++counts_.full;
-    return false;
+    answer.refused = Refused::kFull;
+    return;
   }
   FlowEntry& e = at(i);
   e = FlowEntry{};
   e.ends = packet.ends;
   e.from_high = packet.from_high;
+  e.mapping = opening.mapping;
   e.start_ns = now_ns;
   e.packets[0] = 1;
   e.bytes[0] = bytes;
   // In the middle.
   if (packet.kind == TrackedPacket::Kind::kTcp && packet.segment != TcpSegment::kSyn) e.tcp = TcpState::kEstablished;
-  uint32_t& bucket = buckets_[hash & mask_];
-  e.next = bucket;
-  bucket = i;
+  put(i, hash);
+  if (opening.translated) {
+    FlowEntry& replies = at(of_replies);
+    replies = FlowEntry{};
+    replies.ends = opening.replies;
+    replies.from_high = opening.from_high;
+    replies.way = FlowEntry::Way::kReply;
+    e.way = FlowEntry::Way::kForward;
+    replies.other = i;
+    e.other = of_replies;
+    put(of_replies, this->hash(opening.replies));
+  }
   link(i, timeout_of(e), now_ns);
   ++size_;
   e.number = ++counts_.opened;
-  note_fragment(packet, now_ns);
-  return true;
-}
-
-void FlowTable::each(const std::function<void(const FlowEntry&)>& f) const {
-  for (const uint32_t oldest : oldest_) {
-    for (uint32_t i = oldest; i != kNone; i = at(i).newer) f(at(i));
-  }
+  answer.translated = translated(e, false);
+  note_fragment(packet, answer.translated, now_ns);
 }
 
 void FlowTable::clear() {

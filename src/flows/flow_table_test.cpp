@@ -203,7 +203,7 @@ TEST(FlowTable, ForReportsEveryPacketOfAConnectionCounts) {
   t.state(tcp(false, kRst));
   t.state(tcp(false, 0));
   ASSERT_EQ(t.table.size(), 1u);
-  t.table.each([](const FlowEntry& e) {
+  t.table.each_of(0, t.table.slots(), [](const FlowEntry& e, const FlowEntry*) {
     EXPECT_EQ(e.packets[0], 1u);
     EXPECT_EQ(e.packets[1], 2u);
     EXPECT_EQ(e.tcp, TcpState::kClosed);
@@ -375,7 +375,7 @@ TEST(FlowTable, RandomPacketsAreToldWhatAPlainListTells) {
       ASSERT_EQ(t.table.size(), plain.size()) << seed << ' ' << i;
     }
     size_t seen = 0;
-    t.table.each([&](const FlowEntry&) { ++seen; });
+    t.table.each_of(0, t.table.slots(), [&](const FlowEntry&, const FlowEntry*) { ++seen; });
     EXPECT_EQ(seen, plain.size());
     t.table.clear();
     EXPECT_EQ(t.table.size(), 0u);

@@ -29,6 +29,8 @@ struct TableKind {
   // What a stage looks up, without pointers: the bytes are used where they lie, aligned to 64. The entries are from
   // `parse`, each once. Errors: too many; out of memory.
   Result<std::vector<std::byte>> (*build)(const std::vector<std::string>& entries) = nullptr;
+  // A file's text in the kind's own lines, where files may be in other languages as well; nullptr: they are not.
+  Result<std::string> (*translate)(std::string_view text, const std::string& name) = nullptr;
   // Entries for documents and tests: at least three, all different.
   std::vector<std::string> examples = {};
 

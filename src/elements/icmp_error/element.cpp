@@ -151,6 +151,12 @@ class IcmpErrorElement final : public Element {
     const uint32_t bytes = build_icmp_error(batch.frame(i), e.end, headers, *error, parameter, source, to, room);
     if (bytes == 0) return;
     const uint32_t k = made->push_made(batch, i, to, bytes, bytes);
+    // Its sender knows the packet as it was before its destination was translated.
+    if (made->translated()) {
+      Translation& t = made->translation(k);
+      t.has_source = 0;
+      t.quoted = 1;
+    }
     // The registers are those that CheckIPHeader would leave.
     const BatchView view = made->view();
     Packet p;

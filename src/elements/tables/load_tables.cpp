@@ -324,7 +324,10 @@ Result<std::vector<std::string>> read_list(const TableKind& kind, InputFile& fil
   }
   auto text = file.table();
   if (!text) return std::move(text).error();
-  return parse_list(kind, *text, file.name());
+  if (kind.translate == nullptr) return parse_list(kind, *text, file.name());
+  auto lines = kind.translate(*text, file.name());
+  if (!lines) return std::move(lines).error();
+  return parse_list(kind, *lines, file.name());
 }
 
 Result<NextHopDefinitions> next_hop_definitions(const TableDeclaration& d, const NeighbourReach& reach) {

@@ -175,6 +175,7 @@ class Planner {
         if (node.type == PlanNode::Type::kOrdered) {
           node.ordered = static_cast<unsigned>(plan_.ordered.size());
           node.by_lengths = router_.elements[e]->by_lengths();
+          node.writes_frames = (router_.elements[e]->stage_traits().writes & kFieldFrame) != 0;
           plan_.ordered.push_back(e);
         }
         plan_.nodes.push_back(std::move(node));

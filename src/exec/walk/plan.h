@@ -35,6 +35,7 @@ struct PlanNode {
   std::vector<FieldMask> live_out;  // by exit: columns that the node there, or a later one, reads
   FieldMask reads = 0;              // union over the stages
   FieldMask writes = 0;
+  bool writes_frames = false;  // kOrdered: the element writes bytes of frames
   bool by_lengths = false;    // kOrdered: Element::by_lengths, of this and of all from here to the sinks
   bool leaves_as_is = false;  // kSink, kOrdered: nothing from here to the sinks changes frames, extents or ports
 

@@ -340,6 +340,7 @@ bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
                     std::any_of(node.live_out.begin(), node.live_out.end(), reads_paint));
   }
   Lengths* const by = lengths ? &*lengths : nullptr;
+  if (arrives && node.writes_frames) cpu_.own_frames(node, inputs[0]);
   if (arrives) pass.prepare(node.ordered, batch, by, inputs[0]);
   if (!pass.pass(node.ordered, *walk_->snapshot, batch, by, inputs[0])) return false;
   walk_->arrived = false;
