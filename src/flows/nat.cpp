@@ -8,8 +8,6 @@
 #include <charconv>
 #include <new>
 
-#include "net/flow_key.h"
-#include "net/l4.h"
 
 namespace sluice {
 
@@ -107,7 +105,7 @@ NatTuple Nat::destination(const NatTuple& t) const {
 int32_t Nat::free_port(const Used& used, const NatRule::Ports& asked, const NatTuple& t) {
   const auto is_free = [&](uint32_t port) { return (used.bits[port / 64] >> (port % 64) & 1) == 0; };
   if (asked.has(t.source_port) && is_free(t.source_port)) return t.source_port;
-  const NatRule::Ports ports = asked.any() ? NatRule::Ports{1024, 0xffff} : asked;
+  const NatRule::Ports ports = asked.any() ? kOther : asked;
   const uint32_t count = uint32_t{ports.high} - ports.low + 1;
   const auto first = static_cast<uint32_t>(
       ports.low + mix64(uint64_t{t.source} << 32 | uint64_t{t.source_port} << 8 | t.protocol) % count);

@@ -6,6 +6,7 @@
 // 4.1) as long as one of their connections lives; all of an address get one address of the pool (section 4.1, paired).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,8 @@
 #include <vector>
 
 #include "flows/nat_rules.h"
+#include "net/flow_key.h"
+#include "net/l4.h"
 
 namespace sluice {
 
@@ -28,6 +31,8 @@ struct NatOutput {
 class Nat {
  public:
   static constexpr uint32_t kNone = ~0u;
+  // What is given where a source's own port is taken, unless a rule asks for others.
+  static constexpr NatRule::Ports kOther{1024, 0xffff};
 
   // From here on connections begin by these rules; those that are there stay as they are. Errors: a rule names an output
   // that is not there, or has no address.
@@ -56,7 +61,7 @@ class Nat {
       given.refused = taken(given.tuple);
     } else if (has_mapped_port(t.protocol)) {
       given.mapping = map(*rule, t, given.tuple);
-      given.refused = given.mapping == kNone || taken(given.tuple);
+      given.refused = given.mapping == kNone || (taken(given.tuple) && !step_aside(given.tuple, rule->to_ports, taken));
     } else {
       // Without a port to translate the address has to tell connections apart.
       const uint32_t count = rule->to_high - rule->to_low + 1, first = paired(*rule, t.source);
@@ -69,6 +74,24 @@ class Nat {
     if (given.refused) release(given.mapping);
     if (given.refused) given.mapping = kNone;
     return given;
+  }
+  // Whether ports, or identifiers, of this protocol are translated.
+  static bool has_mapped_port(uint8_t protocol);
+  // Gives the packet another source port of these (any: 1024-65535), or identifier, by which its answers are no other
+  // connection's. False: none of those that were tried.
+  template <typename Taken>
+  static bool step_aside(NatTuple& t, const NatRule::Ports& asked, Taken&& taken) {
+    if (!has_mapped_port(t.protocol)) return false;
+    constexpr uint32_t kTries = 128;
+    const NatRule::Ports ports = asked.any() ? kOther : asked;
+    const uint32_t count = uint32_t{ports.high} - ports.low + 1;
+    const uint64_t start = mix64(uint64_t{t.source} << 32 | t.destination) + t.source_port;
+    for (uint32_t n = 0; n < std::min(kTries, count); ++n) {
+      t.source_port = static_cast<uint16_t>(ports.low + (start + n) % count);
+      if (t.protocol == kProtocolIcmp) t.destination_port = t.source_port;
+      if (!taken(t)) return true;
+    }
+    return false;
   }
   // A connection with this mapping, which may be kNone, is gone.
   void release(uint32_t mapping);
@@ -99,7 +122,6 @@ class Nat {
     std::array<uint64_t, 1024> bits{};
   };
 
-  static bool has_mapped_port(uint8_t protocol);
   static uint32_t paired(const NatRule& rule, uint32_t source);
   static Key end_of(uint32_t address, uint16_t port, uint8_t protocol, uint32_t pool);
   template <typename Port>

@@ -154,6 +154,21 @@ TEST(Nat, AMappingThatAnybodyMaySendToIsFoundFromOutside) {
   EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.1", 5000, kUdp))), "198.51.100.9:7>203.0.113.1:5000");
 }
 
+TEST(Nat, AConnectionWhoseAnswersWouldBeAnothersGetsAPortOfItsOwn) {
+  Tested t({"snat 10.0.0.0/8 to 203.0.113.1 ports 5000-5003"});
+  for (const uint16_t port : {5000, 5001}) t.taken.insert({*parse_ipv4("203.0.113.1"), port});
+  const NatTuple packet = nat_tuple("10.0.0.1", 5000, "192.0.2.1", 80, kTcp);
+  const auto given = t.source(packet);
+  EXPECT_FALSE(given.refused);
+  EXPECT_GE(given.tuple.source_port, 5002);
+  EXPECT_LE(given.tuple.source_port, 5003);
+  for (const uint16_t port : {5002, 5003}) t.taken.insert({*parse_ipv4("203.0.113.1"), port});
+  EXPECT_TRUE(t.source(packet).refused);
+  EXPECT_EQ(t.nat.mappings(), 1u);
+  t.nat.release(given.mapping);
+  EXPECT_EQ(t.nat.mappings(), 0u);
+}
+
 TEST(Nat, WithoutPortsAnAddressOfThePoolTellsConnectionsApart) {
   Tested t({"snat 10.0.0.0/8 to 203.0.113.4/31"});
   const NatTuple packet = nat_tuple("10.0.0.1", 0, "192.0.2.1", 0, kGre);

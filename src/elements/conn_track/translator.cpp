@@ -10,10 +10,6 @@
 namespace sluice {
 namespace {
 
-bool has_mapped_port(uint8_t protocol) {
-  return protocol == kProtocolTcp || protocol == kProtocolUdp || protocol == kProtocolIcmp;
-}
-
 // Addresses and ports of a packet from the end that is said.
 NatTuple tuple_of(const FlowEnds& ends, bool from_high) {
   NatTuple t{static_cast<uint32_t>(ends.low_lo), static_cast<uint32_t>(ends.high_lo), ends.low_port, ends.high_port,
@@ -108,28 +104,23 @@ FlowTable::Opening Translator::open(const Batch& batch, uint32_t row, const Trac
   FlowTable::Opening opening;
   if (packet.ends.family != 4) return opening;
   const NatTuple before = tuple_of(packet.ends, packet.from_high);
-  NatTuple with_destination = nat_.destination(before);
   const auto replies_to = [&](const NatTuple& t, bool& from_high) {
     return ends_of(reversed(t), packet.ends.query, false, from_high);
   };
-  const auto given = nat_.source(
-      with_destination, [&] { return port_of(batch.key(row)); },
-      [&](const NatTuple& t) {
-        bool from_high = false;
-        const FlowEnds replies = replies_to(t, from_high);
-        return table.has(replies, from_high);
-      });
-  bool from_high = false;
-  const FlowEnds replies = replies_to(given.tuple, from_high);
-  opening.translated = !(given.tuple == before);
-  // Without a translation replies may still be those of another connection, which is translated.
-  if (given.refused || (!opening.translated && table.has(replies, from_high))) {
-    if (!given.refused) nat_.release(given.mapping);
+  const auto taken = [&](const NatTuple& t) {
+    bool from_high = false;
+    const FlowEnds replies = replies_to(t, from_high);
+    return table.has(replies, from_high);
+  };
+  auto given = nat_.source(nat_.destination(before), [&] { return port_of(batch.key(row)); }, taken);
+  // Without a rule for its source, replies may be those of another connection, one of which is translated.
+  if (given.refused || (taken(given.tuple) && !Nat::step_aside(given.tuple, {}, taken))) {
+    nat_.release(given.mapping);
     opening.refused = FlowTable::Refused::kNoPort;
     return opening;
   }
-  opening.replies = replies;
-  opening.from_high = from_high;
+  opening.translated = !(given.tuple == before);
+  opening.replies = replies_to(given.tuple, opening.from_high);
   opening.mapping = given.mapping;
   return opening;
 }
@@ -141,7 +132,7 @@ void Translator::translate(Batch& batch, uint32_t row, const TrackedPacket& pack
   const FlowKey& key = batch.key(row);
   const Extent& e = batch.extent(row);
   const bool error = packet.kind == Kind::kError, later = packet.kind == Kind::kLaterFragment;
-  const bool ports = !later && has_mapped_port(packet.ends.protocol);
+  const bool ports = !later && Nat::has_mapped_port(packet.ends.protocol);
   if (error) {
     // The quoted packet went the other way, translated; who sent it knows it as it was.
     uint8_t *const icmp = batch.frame(row) + e.l4, *const end = batch.frame(row) + e.end;
@@ -171,7 +162,7 @@ bool Translator::must_not_leave(const Batch& batch, uint32_t row) const {
   if (key.family != 4) return false;
   const NatTuple t{static_cast<uint32_t>(key.src_lo), static_cast<uint32_t>(key.dst_lo), key.src_port, key.dst_port,
                    key.protocol};
-  return nat_.may_be_for(t, (key.bits & FlowKey::kHasPorts) != 0 || !has_mapped_port(key.protocol));
+  return nat_.may_be_for(t, (key.bits & FlowKey::kHasPorts) != 0 || !Nat::has_mapped_port(key.protocol));
 }
 
 }  // namespace sluice

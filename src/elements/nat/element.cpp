@@ -3,6 +3,7 @@
 #include "elements/list_table.h"
 #include "elements/nat/table.h"
 #include "flows/nat_rules.h"
+#include "formats/nat_import.h"
 #include "net/translate.h"
 
 namespace sluice {
@@ -19,6 +20,10 @@ Result<std::vector<std::byte>> build_entries(const std::vector<std::string>& lin
   for (const std::string& line : lines) rules.push_back(*parse_nat_rule(line));
   const auto bytes = std::as_bytes(std::span(rules));
   return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+Result<std::string> lines_of(std::string_view text, const std::string& name) {
+  return is_foreign_nat(text) ? import_nat(text, name) : std::string(text);
 }
 
 // Writes what Batch::translation has for a packet.
@@ -61,6 +66,7 @@ const TableKind& nat_table_kind() {
                                                .element = "NatTable",
                                                .parse = parse_entry,
                                                .build = build_entries,
+                                               .translate = lines_of,
                                                .examples = {"snat 10.0.0.0/8 to 203.0.113.16-203.0.113.31",
                                                             "dnat 203.0.113.5 tcp 443 to 10.0.0.5:8443",
                                                             "static 10.0.0.7 to 203.0.113.7",
