@@ -283,6 +283,34 @@ TEST_F(LiveReload, ReadsAFileOfSeveralListsForThoseThatChanged) {
   EXPECT_EQ(list("established"), "deny from any to any\n");
 }
 
+TEST_F(LiveReload, KeepsStateOnlyInAListByWhichConnectionsBegin) {
+  write("small", "permit tcp from any to any port 22 keep-state\n");
+  start(0,
+        fmt::format("AclTable(new, FILE {0}/small, FORMAT auto@new); AclTable(established, FILE {0}/small, FORMAT "
+                    "auto@established);\nInfiniteSource(LIMIT 0) -> IPInput -> c :: ConnTrack(new) -> ACL(new) -> out "
+                    ":: ToMemory; c[1] -> ACL(established) -> out;\n",
+                    folder_));
+  const auto said = [&](const std::string& table, const std::string& text) {
+    auto change = tables_->change_acl(table, text, "c", false);
+    return change.ok() ? std::string() : to_string(change.error());
+  };
+  EXPECT_EQ(said("new", "add permit udp from any to any port 53 keep-state\n"), "");
+  const std::string wrong = said("established",
+                                 "delete 1\nadd permit udp from any to any KEEP-STATE port 5x3 # keep-state\n"
+                                 "replace 1 permit icmp from any to any keep-state log\n");
+  EXPECT_NE(wrong.find("c:2:32: error: the rule keeps the state of its connection; no ConnTrack has this list"),
+            std::string::npos)
+      << wrong;
+  EXPECT_NE(wrong.find("c:2:48: error"), std::string::npos) << wrong;  // what else is wrong there
+  EXPECT_NE(wrong.find("c:3:39: error: the rule keeps the state"), std::string::npos) << wrong;
+  EXPECT_NE(wrong.find("  add permit udp from any to any KEEP-STATE port 5x3"), std::string::npos) << wrong;
+  // What came with the file goes by its text.
+  EXPECT_EQ(
+      said("established", "add permit udp from any to any\ndelete permit tcp from any to any port 22 keep-state\n"),
+      "");
+  EXPECT_EQ(list("established"), "permit udp from any to any\n");
+}
+
 TEST_F(LiveReload, ChangesALongListByTheRulesThatDiffer) {
   start();
   write("acl", "# a comment moves all lines\npermit udp from any to any\n" + many_rules(1000));
