@@ -256,6 +256,12 @@ TEST_F(CliInputsTest, NamesAPipeOnce) {
     EXPECT_EQ(said.code, 2) << arguments << "\n" << said.out << said.err;
     EXPECT_NE(said.err.find("read only once"), std::string::npos) << arguments << "\n" << said.err;
   }
+  for (const char* one : {"acl = \"fifo\"", "routes = \"fifo\"", "adjacencies = \"fifo\""}) {
+    write("twice.toml", std::string("in = \"in.pcap\"\nqos = \"fifo\"\n") + one + "\n");
+    const Said said = shell("timeout 60 \"$SLUICE\" check twice.toml");
+    EXPECT_EQ(said.code, 2) << one << "\n" << said.out << said.err;
+    EXPECT_NE(said.err.find("--qos both name fifo, which can be read only once"), std::string::npos) << said.err;
+  }
   write("twice.click", "AclTable(a, FILE -);\nAclTable(b, FILE -);\nFromDump(in.pcap) -> Discard;\n");
   const Said graph = shell("timeout 60 \"$SLUICE\" run twice.click < edge.acl");
   EXPECT_EQ(graph.code, 1);

@@ -144,6 +144,7 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
   for (const std::string& one : adjacency_files) named.emplace_back("--adjacencies", one);
   for (const auto& [kind, list] : o.lists) named.emplace_back("--" + kind->option, list);
   add_route_inputs(named, "--routes", route_files);
+  named.emplace_back("--qos", o.qos);
   NamedInputs all = named;
   all.emplace_back("the configuration", file);
   try {
@@ -192,9 +193,9 @@ Exit check_named(const CheckOptions& o, Wrong& wrong) {
       text += fmt::format("{}: {}, no errors\n", list, counted(entries, kind->entry));
     });
   }
-  if (!o.qos.empty())
+  if (!o.qos.empty() && !closed.contains(o.qos))
     wrong.look([&] {
-      InputFile input = need(InputFile::open(o.qos), Exit::kIo);
+      InputFile input = need(inputs.take(o.qos), Exit::kIo);
       const QosModel model = need(parse_qos(need(input.table()), input.name()));
       json["classes"] = model.classes.size();
       text += fmt::format("{}: {}, no errors\n", o.qos, counted(model.classes.size(), "class"));

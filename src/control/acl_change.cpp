@@ -8,6 +8,7 @@
 
 #include "base/cancel.h"
 #include "control/change_text.h"
+#include "formats/conn_state.h"
 #include "formats/native_rules.h"
 
 namespace sluice {
@@ -54,6 +55,18 @@ bool read_step(Words& words, Diagnostics& findings, ChangeLine& made) {
   return true;
 }
 
+// A rule of a list by which no connection begins. Without the word it is read on, for what else is wrong.
+void refuse_keeping(Words words, Diagnostics& findings, std::string& rules) {
+  while (!words.done()) {
+    const size_t at = words.at();
+    const std::string_view word = words.take();
+    if (!names::same_word(word, "keep-state")) continue;
+    findings.error_at(at, word.size(), fmt::format("{}; no ConnTrack has this list for new connections", kKeepsState))
+        .expected = "a rule without keep-state, or the list that a ConnTrack names";
+    std::fill_n(rules.begin() + static_cast<ptrdiff_t>(at), word.size(), ' ');
+  }
+}
+
 std::vector<AclStep> steps_of(const std::vector<std::pair<uint32_t, ChangeLine>>& lines,
                               const std::vector<AclRule>& rules) {
   std::vector<AclStep> steps;
@@ -83,7 +96,8 @@ std::vector<AclStep> steps_of(const std::vector<std::pair<uint32_t, ChangeLine>>
 
 }  // namespace
 
-Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name, size_t max_rules) {
+Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name, size_t max_rules,
+                                              bool keeps) {
   // The rules are read where they stand, by the reader of rule files: what is in front of them is blank for it.
   std::string rules(text);
   std::vector<std::pair<uint32_t, ChangeLine>> lines;
@@ -104,6 +118,7 @@ Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::
     }
     std::fill(rules.begin() + static_cast<ptrdiff_t>(begin),
               rules.begin() + static_cast<ptrdiff_t>(made.rule ? words.at() : end), ' ');
+    if (!keeps && made.verb != AclStep::Verb::kDelete) refuse_keeping(words, findings, rules);
     lines.emplace_back(line, made);
   });
   const IncludeReader none = [](const std::string&) -> Result<std::string> {

@@ -23,9 +23,10 @@ struct AclStep {
 // A change may be a few lines whose groups stand for many rules.
 inline constexpr size_t kMaxChangeRules = size_t{1} << 20;
 
+// `keeps`: connections begin by the list, so that rules that come may have `keep-state`; those that go may always.
 // Errors: every line that is wrong; more than `max_rules` rules, which are counted before they are made; cancelled().
 Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name,
-                                              size_t max_rules = kMaxChangeRules);
+                                              size_t max_rules = kMaxChangeRules, bool keeps = true);
 
 // Takes the steps that were read from `text`, or none of them. Errors: positions that are not there, rules that are not
 // there, by line. RuleList::begin() was called by then.

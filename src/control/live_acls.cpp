@@ -26,6 +26,12 @@ namespace {
 constexpr size_t kMostDiffering = 1024;
 constexpr size_t kMostNames = 16;
 
+// Whether an element looks for the list while packets pass: a ConnTrack, which remembers what its rules keep.
+bool begins_connections(const Router& router, TableSet tables, const std::string& list) {
+  tables.acls.erase(list);
+  return std::ranges::any_of(router.elements, [&](const auto& e) { return !e->check_tables(tables).ok(); });
+}
+
 }  // namespace
 
 Result<LiveTables::AclState*> LiveTables::acl_state(const std::string& table) {
@@ -185,7 +191,7 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   if (!found) return std::move(found).error();
   AclState& state = **found;
   const size_t room = rules_that_fit(table), most = std::min(room, kMaxChangeRules);
-  auto steps = parse_acl_change(text, name, most);
+  auto steps = parse_acl_change(text, name, most, begins_connections(router_, tables_, table));
   if (!steps) {
     Error error = std::move(steps).error();
     // Where the limit was in the way, which of the two.

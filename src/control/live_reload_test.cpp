@@ -67,10 +67,10 @@ class LiveReload : public ::testing::Test {
     return std::move(*result);
   }
 
-  void start(size_t max_bytes = 0) {
+  void start(size_t max_bytes = 0, const std::string& text = {}) {
     tables_.reset();
     runtime_.reset();
-    first_ = must(load_generation(graph(), "first", registry_, {.keep_models = true}));
+    first_ = must(load_generation(text.empty() ? graph() : text, "first", registry_, {.keep_models = true}));
     RunOptions options;
     options.live = options.count_hits = true;
     runtime_ = must(Engine::create(first_->router, first_->plan, options));
@@ -257,6 +257,58 @@ TEST_F(LiveReload, PutsBackWhatARequestChanged) {
   EXPECT_EQ((*tables_->routes("fib"))->prefixes(), 2u);
   EXPECT_FALSE(tables_->unsaved("acl", "large"));
   for (const auto& [table, one] : reload()) EXPECT_EQ(one.how, How::kUnchanged) << table;
+}
+
+TEST_F(LiveReload, ReadsAFileOfSeveralListsForThoseThatChanged) {
+  write("small", "permit tcp from any to any port 22 state new keep-state\npermit from any to any state established\n");
+  const std::string text = fmt::format(
+      "AclTable(new, FILE {0}/small, FORMAT auto@new); AclTable(established, FILE {0}/small, FORMAT "
+      "auto@established);\n"
+      "InfiniteSource(LIMIT 0) -> IPInput -> c :: ConnTrack(new) -> ACL(new) -> out :: ToMemory; c[1] -> "
+      "ACL(established) -> out;\n",
+      folder_);
+  start(0, text);
+  for (const auto& [table, one] : reload(false, text)) EXPECT_EQ(one.how, How::kUnchanged) << table;
+  ASSERT_TRUE(tables_->change_acl("established", "add deny from any to any\n", "request", false).ok());
+  auto done = reload(false, text);
+  ASSERT_EQ(done.size(), 2u) << error_;
+  EXPECT_EQ(done.at("new").how, How::kUnchanged);
+  EXPECT_EQ(done.at("established").how, How::kReplaced);
+  EXPECT_EQ(list("established"), "permit from any to any\n");
+  write("small", "permit tcp from any to any port 23 state new keep-state\ndeny from any to any state established\n");
+  done = reload(false, text);
+  ASSERT_EQ(done.size(), 2u) << error_;
+  for (const auto& [table, one] : done) EXPECT_EQ(one.how, How::kReplaced) << table;
+  EXPECT_EQ(list("new"), "permit tcp from any to any port 23 keep-state\n");
+  EXPECT_EQ(list("established"), "deny from any to any\n");
+}
+
+TEST_F(LiveReload, KeepsStateOnlyInAListByWhichConnectionsBegin) {
+  write("small", "permit tcp from any to any port 22 keep-state\n");
+  start(0,
+        fmt::format("AclTable(new, FILE {0}/small, FORMAT auto@new); AclTable(established, FILE {0}/small, FORMAT "
+                    "auto@established);\nInfiniteSource(LIMIT 0) -> IPInput -> c :: ConnTrack(new) -> ACL(new) -> out "
+                    ":: ToMemory; c[1] -> ACL(established) -> out;\n",
+                    folder_));
+  const auto said = [&](const std::string& table, const std::string& text) {
+    auto change = tables_->change_acl(table, text, "c", false);
+    return change.ok() ? std::string() : to_string(change.error());
+  };
+  EXPECT_EQ(said("new", "add permit udp from any to any port 53 keep-state\n"), "");
+  const std::string wrong = said("established",
+                                 "delete 1\nadd permit udp from any to any KEEP-STATE port 5x3 # keep-state\n"
+                                 "replace 1 permit icmp from any to any keep-state log\n");
+  EXPECT_NE(wrong.find("c:2:32: error: the rule keeps the state of its connection; no ConnTrack has this list"),
+            std::string::npos)
+      << wrong;
+  EXPECT_NE(wrong.find("c:2:48: error"), std::string::npos) << wrong;  // what else is wrong there
+  EXPECT_NE(wrong.find("c:3:39: error: the rule keeps the state"), std::string::npos) << wrong;
+  EXPECT_NE(wrong.find("  add permit udp from any to any KEEP-STATE port 5x3"), std::string::npos) << wrong;
+  // What came with the file goes by its text.
+  EXPECT_EQ(
+      said("established", "add permit udp from any to any\ndelete permit tcp from any to any port 22 keep-state\n"),
+      "");
+  EXPECT_EQ(list("established"), "permit udp from any to any\n");
 }
 
 TEST_F(LiveReload, ChangesALongListByTheRulesThatDiffer) {

@@ -167,6 +167,60 @@ TEST_F(Forwarding, AutoChoosesForWhereLookupsRun) {
   EXPECT_EQ(there["fib"], "dir24+poptrie");
 }
 
+TEST_F(Forwarding, ListsOfOneFileAreOfOneReading) {
+  put("more", "deny ip from any to 192.0.2.9\n");
+  put("rules",
+      "include \"more\"\npermit tcp from any to any port 22 state new keep-state\npermit ip from any to any "
+      "state established\npermit udp from any to any state established\n");
+  const std::string text = "AclTable(new, FILE " + file("rules") + ", FORMAT auto@new); AclTable(established, FILE " +
+                           file("rules") + ", FORMAT auto@established); AclTable(both, FILE " + file("rules") +
+                           ", FILE " + file("rules") + ", FORMAT auto@new); InfiniteSource -> Discard;";
+  auto graph = parse_click(text, "t");
+  ASSERT_TRUE(graph.ok());
+  auto router = build_router(*graph, testing::all_elements(), text);
+  ASSERT_TRUE(router.ok()) << to_string(router.error());
+  const auto entries = [&](InputSet* inputs) {
+    TableReport report;
+    auto tables = load_tables(*router, {}, &report, {}, nullptr, inputs);
+    EXPECT_TRUE(tables.ok()) << to_string(tables.error());
+    std::map<std::string, size_t> found;
+    for (const TableLoad& load : report.loads) {
+      found[load.name] = load.entries;
+      EXPECT_EQ(load.read.size(), load.name == "both" ? 4u : 2u) << load.name;
+      for (const FileStamp& stamp : load.read) EXPECT_TRUE(stamp.regular) << load.name;
+      EXPECT_TRUE(load.read[0].same_content(report.loads[0].read[0])) << load.name;
+    }
+    return found;
+  };
+  const std::map<std::string, size_t> whole = {{"new", 2}, {"established", 3}, {"both", 4}};
+  EXPECT_EQ(entries(nullptr), whole);
+  // What was opened before is what all lists are of, whatever stands there now.
+  InputSet inputs;
+  ASSERT_TRUE(inputs.open(file("rules")).ok());
+  put("other", "include \"more\"\n");
+  std::filesystem::rename(file("other"), file("rules"));
+  EXPECT_EQ(entries(&inputs), whole);
+  // And what was opened for each of them is let go.
+  for (int list = 0; list < 4; ++list) ASSERT_TRUE(inputs.open(file("rules")).ok());
+  EXPECT_EQ(entries(&inputs), (std::map<std::string, size_t>{{"new", 1}, {"established", 1}, {"both", 2}}));
+  EXPECT_EQ(inputs.find(file("rules")), nullptr);
+}
+
+TEST_F(Forwarding, AFileOfSeveralListsIsWrongForEach) {
+  put("empty", "");
+  const std::string text =
+      "AclTable(a, FILE " + file("empty") + "); AclTable(b, FILE " + file("empty") + "); InfiniteSource -> Discard;";
+  auto graph = parse_click(text, "t");
+  ASSERT_TRUE(graph.ok());
+  auto router = build_router(*graph, testing::all_elements(), text);
+  ASSERT_TRUE(router.ok()) << to_string(router.error());
+  auto loaded = load_tables(*router);
+  ASSERT_FALSE(loaded.ok());
+  ASSERT_EQ(loaded.error().diagnostics.size(), 2u) << to_string(loaded.error());
+  for (const Diagnostic& d : loaded.error().diagnostics)
+    EXPECT_NE(d.message.find("empty: it is empty"), std::string::npos) << d.message;
+}
+
 TEST_F(Forwarding, AllTableErrorsAtOnce) {
   put("bad", "@10.0.0.0/99 192.0.2.0/24 0 : 65535 53 : 53 0x11/0xFF\n");
   const std::string text =

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
 #include <chrono>
@@ -64,6 +66,56 @@ class Errors {
   bool only_message_ = false;
 };
 
+// Rule files that several lists of one load name, as those for each state of a connection do: each is read once, so
+// that all of these lists are of the same bytes. Regular files alone: others are read by whoever has opened them.
+class SharedRuleFiles {
+ public:
+  SharedRuleFiles() = default;
+  explicit SharedRuleFiles(const Router& router) {
+    for (const auto& element : router.elements) {
+      for (const TableDeclaration& table : element->tables()) {
+        if (table.type != TableDeclaration::Type::kAcl) continue;
+        for (const std::string& file : table.files) ++files_[file].left;
+      }
+    }
+  }
+
+  // The file as it was opened for the list that has read it; nothing: none has. What `inputs` holds for this one is
+  // let go.
+  std::optional<InputFile> opened(const std::string& path, InputSet* inputs) {
+    const auto at = files_.find(path);
+    if (at == files_.end() || !at->second.text) return std::nullopt;
+    if (inputs != nullptr && inputs->find(path) != nullptr) (void)inputs->take(path);
+    return at->second.file->again();
+  }
+  // The rules of the file that stands open. Errors: those of the file, which every list gets.
+  Result<RuleSet> read(const std::string& path, InputFile& file, const RuleFormatChoice& format) {
+    const auto at = files_.find(path);
+    if (at == files_.end() || !file.regular()) return read_rules_file(file, format);
+    Shared& shared = at->second;
+    const bool last = --shared.left == 0;
+    if (!shared.text) {
+      if (last) return read_rules_file(file, format);
+      InputFile unread = file.again();
+      auto text = file.table();
+      if (!text) return std::move(text).error();
+      shared.file.emplace(std::move(unread));
+      shared.text = std::move(*text);
+    }
+    auto rules = parse_rules(*shared.text, file.name(), format);
+    if (last) files_.erase(at);
+    return rules;
+  }
+
+ private:
+  struct Shared {
+    size_t left = 0;  // readings to come
+    std::optional<InputFile> file;
+    std::optional<std::string> text;
+  };
+  std::map<std::string, Shared, std::less<>> files_;
+};
+
 // The files of a declaration, open.
 struct TableInputs {
   std::vector<InputFile> files;
@@ -71,10 +123,16 @@ struct TableInputs {
 };
 
 // Errors: those of all files together; an image of another kind, or among several files.
-Result<TableInputs> open_inputs(const TableDeclaration& d, ImageKind kind, InputSet* inputs, TableLoad& load) {
+Result<TableInputs> open_inputs(const TableDeclaration& d, ImageKind kind, InputSet* inputs, TableLoad& load,
+                                SharedRuleFiles* shared = nullptr) {
   TableInputs opened;
   Errors errors;
   for (const std::string& file : d.files) {
+    if (auto known = shared != nullptr ? shared->opened(file, inputs) : std::nullopt) {
+      load.read.push_back(known->stamp());
+      opened.files.push_back(std::move(*known));
+      continue;
+    }
     auto input = take_input(inputs, path_of(d, file));
     auto image = input.ok() ? Image::is_next(*input) : Result<bool>(input.error());
     if (!image) {
@@ -95,14 +153,14 @@ Result<TableInputs> open_inputs(const TableDeclaration& d, ImageKind kind, Input
   return opened;
 }
 
-Result<RuleSet> read_rules(const TableDeclaration& d, TableInputs& inputs, TableLoad& load) {
+Result<RuleSet> read_rules(const TableDeclaration& d, TableInputs& inputs, TableLoad& load, SharedRuleFiles& shared) {
   RuleSet all;
   Errors errors;
   auto format = parse_rule_format(d.format);
   if (!format) return std::move(format).error();
   format->included = &load.read;
-  for (InputFile& file : inputs.files) {
-    auto rules = read_rules_file(file, *format);
+  for (size_t i = 0; i < inputs.files.size(); ++i) {
+    auto rules = shared.read(d.files[i], inputs.files[i], *format);
     if (!rules) {
       errors.add(rules.error());
       continue;
@@ -136,14 +194,14 @@ Result<ImagePointer> share(Result<Image> image) {
 }
 
 Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableModels* models, InputSet* inputs,
-                              TablesInUse* in_use) {
+                              TablesInUse* in_use, SharedRuleFiles& shared) {
   Clock clock;
-  auto opened = open_inputs(d, ImageKind::kAcl, inputs, load);
+  auto opened = open_inputs(d, ImageKind::kAcl, inputs, load, &shared);
   if (!opened) return std::move(opened).error();
   Result<ImagePointer> image = opened->compiled;
   load.compiled = *image != nullptr;
   if (!load.compiled) {
-    auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d, *opened, load);
+    auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d, *opened, load, shared);
     if (!rules) return std::move(rules).error();
     load.files = rules->files;
     load.parse_seconds = clock.lap();
@@ -407,7 +465,7 @@ namespace {
 
 Result<ImagePointer> load_one(const TableDeclaration& d, const Image* routes, TableLoad* load,
                               std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib, InputSet* inputs,
-                              const NeighbourReach& reach, TablesInUse* in_use) {
+                              const NeighbourReach& reach, TablesInUse* in_use, SharedRuleFiles& shared) {
   TableLoad local;
   TableLoad& report = load != nullptr ? *load : local;
   report = {};
@@ -416,7 +474,7 @@ Result<ImagePointer> load_one(const TableDeclaration& d, const Image* routes, Ta
   Result<ImagePointer> image = ImagePointer();
   switch (d.type) {
     case TableDeclaration::Type::kAcl:
-      image = load_acl(d, report, models, inputs, in_use);
+      image = load_acl(d, report, models, inputs, in_use, shared);
       break;
     case TableDeclaration::Type::kRoutes:
       image = load_routes(d, report, warnings, models, rib, inputs, in_use);
@@ -439,7 +497,8 @@ Result<ImagePointer> load_one(const TableDeclaration& d, const Image* routes, Ta
 Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load,
                                 std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib, InputSet* inputs,
                                 const NeighbourReach& reach) {
-  return load_one(d, routes, load, warnings, models, rib, inputs, reach, nullptr);
+  SharedRuleFiles alone;
+  return load_one(d, routes, load, warnings, models, rib, inputs, reach, nullptr, alone);
 }
 
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report,
@@ -459,6 +518,7 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
   NeighbourReach reach;
   if (overrides.neighbours != nullptr) reach = {overrides.neighbours, neighbour_outputs(router)};
   if (models != nullptr) models->reach = reach;
+  SharedRuleFiles shared(router);
   // Adjacencies last: they need the routes' next hops, and the routes that lead to these.
   std::map<std::string, Rib, std::less<>> ribs;
   std::set<std::string, std::less<>> unchanged_routes;  // whose Rib nobody has asked for
@@ -513,7 +573,7 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
             ribs[d.routes] = std::move(routes_in_use);
         }
         if (const auto it = ribs.find(d.routes); adjacencies && it != ribs.end()) rib = &it->second;
-        auto image = load_one(d, routes, &load, &out.warnings, models, rib, inputs, reach, in_use);
+        auto image = load_one(d, routes, &load, &out.warnings, models, rib, inputs, reach, in_use, shared);
         if (image.ok() && rib == &best && best.size() != 0) ribs[d.name] = std::move(best);
         // Read again, and the same: the ids of its next hops are those of the table in use.
         const bool same = models != nullptr && !load.compiled && !models->routes.contains(d.name);

@@ -82,6 +82,10 @@ class CpuRunner {
  private:
   struct TileLanes;
   struct BurstLanes;
+  struct BurstTurns;
+  template <typename Finish>
+  void next_burst(const Program& program, uint32_t begin, uint32_t end, BurstTurns& turns, FastBurst*& burst,
+                  const Finish& finish);
   Selection run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view,
                              const Selection& packets);
 

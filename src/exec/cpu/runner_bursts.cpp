@@ -412,29 +412,42 @@ void CpuRunner::run_burst(const PlanNode& node, const Program& program, const Ba
   if (on != 0) enter(node.exits[on_path - kPathExit], view, burst, on);
 }
 
+// Of three bursts, whichever family has them, two fill: four would leave the near cache no room for frames.
+struct CpuRunner::BurstTurns {
+  FastBurst* spare;
+  FastBurst* waiting = nullptr;  // for what its lookups asked for
+};
+
+// Asks for what the lookups of `burst` need, at stages from `begin` to before `end`, and has it wait. finish(burst)
+// ends the one that waited so far. `burst` is the one that fills next then, of the same family, as it was left.
+template <typename Finish>
+void CpuRunner::next_burst(const Program& program, uint32_t begin, uint32_t end, BurstTurns& turns, FastBurst*& burst,
+                           const Finish& finish) {
+  for (uint32_t s = begin; s < end; ++s) {
+    const FastPrefetch prefetch = cpu_fast_prefetch(program.stages[s].kind);
+    if (prefetch != nullptr) prefetch(program.stages[s], *burst);
+  }
+  if (turns.waiting != nullptr) {
+    finish(*turns.waiting);
+    turns.spare = turns.waiting;
+  }
+  turns.waiting = burst;
+  burst = turns.spare;
+  burst->family = turns.waiting->family;
+}
+
 // Takes packets that enter at the first stage through the segment in bursts: while one waits for what its lookups ask
-// for, the next one of either family fills. Three in all, whichever family has them: four would leave the near cache
-// no room for frames. Returns those that have to go by tiles.
+// for, the next one of either family fills. Returns those that have to go by tiles.
 Selection CpuRunner::run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view,
                                       const Selection& packets) {
-  FastBurst* waiting = nullptr;
-  FastBurst* spare = bursts_[2].get();
+  BurstTurns turns{bursts_[2].get()};
   const auto finish = [&](FastBurst& burst) { finish_fast(node, program, view, burst, burst.lanes(), 1); };
   auto next = [&](FastBurst* burst) {
-    for (uint32_t s = 1; s < program.fast; ++s) {
-      const FastPrefetch prefetch = cpu_fast_prefetch(program.stages[s].kind);
-      if (prefetch != nullptr) prefetch(program.stages[s], *burst);
-    }
-    if (waiting != nullptr) {
-      finish(*waiting);
-      spare = waiting;
-    }
-    waiting = burst;
-    spare->family = burst->family;
-    return spare;
+    next_burst(program, 1, program.fast, turns, burst, finish);
+    return burst;
   };
   const Selection left = gather_bursts(view, packets, &program.stages[0], NextBurst::of(next));
-  if (waiting != nullptr) finish(*waiting);
+  if (turns.waiting != nullptr) finish(*turns.waiting);
   return left;
 }
 
@@ -444,7 +457,8 @@ Selection CpuRunner::run_segment_parsed(const PlanNode& node, const Program& pro
                                         const Selection& packets, uint8_t entry) {
   const uint32_t end = burst_end(program, entry);
   Selection left;
-  FastBurst *four = bursts_[0].get(), *six = bursts_[1].get(), *spare = bursts_[2].get(), *waiting = nullptr;
+  FastBurst *four = bursts_[0].get(), *six = bursts_[1].get();
+  BurstTurns turns{bursts_[2].get()};
   four->family = 4;
   six->family = 6;
   four->clear();
@@ -457,17 +471,7 @@ Selection CpuRunner::run_segment_parsed(const PlanNode& node, const Program& pro
   };
   const auto run = [&](FastBurst*& burst) {
     code_.close(*burst, true);
-    for (uint32_t s = entry; s < end; ++s) {
-      const FastPrefetch prefetch = cpu_fast_prefetch(program.stages[s].kind);
-      if (prefetch != nullptr) prefetch(program.stages[s], *burst);
-    }
-    if (waiting != nullptr) {
-      finish(*waiting);
-      spare = waiting;
-    }
-    waiting = burst;
-    burst = spare;
-    burst->family = waiting->family;
+    next_burst(program, entry, end, turns, burst, finish);
     burst->clear();
   };
   packets.for_each([&](uint32_t row) {
@@ -490,7 +494,7 @@ Selection CpuRunner::run_segment_parsed(const PlanNode& node, const Program& pro
   });
   if (four->count != 0) run(four);
   if (six->count != 0) run(six);
-  if (waiting != nullptr) finish(*waiting);
+  if (turns.waiting != nullptr) finish(*turns.waiting);
   return left;
 }
 
