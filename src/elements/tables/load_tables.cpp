@@ -338,6 +338,13 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
   return image;
 }
 
+// The text of a file, in the kind's own lines.
+Result<std::string> lines_of(const TableKind& kind, InputFile& file) {
+  auto text = file.table();
+  if (!text || kind.translate == nullptr) return text;
+  return kind.translate(*text, file.name());
+}
+
 Result<ImagePointer> load_list(const TableDeclaration& d, TableLoad& load, TableModels* models, InputSet* inputs,
                                TablesInUse* in_use) {
   Clock clock;
@@ -349,7 +356,7 @@ Result<ImagePointer> load_list(const TableDeclaration& d, TableLoad& load, Table
   std::string text = d.text, name = d.name;
   for (InputFile& file : opened->files) {
     if (load.compiled) break;
-    auto more = file.table();
+    auto more = lines_of(kind, file);
     if (!more) return std::move(more).error();
     name = opened->files.size() == 1 ? file.name() : fmt::format("the files of {}", d.name);
     text += *more;
@@ -380,10 +387,7 @@ Result<std::vector<std::string>> read_list(const TableKind& kind, InputFile& fil
     if (!image) return std::move(image).error();
     return open_list(kind, *image);
   }
-  auto text = file.table();
-  if (!text) return std::move(text).error();
-  if (kind.translate == nullptr) return parse_list(kind, *text, file.name());
-  auto lines = kind.translate(*text, file.name());
+  auto lines = lines_of(kind, file);
   if (!lines) return std::move(lines).error();
   return parse_list(kind, *lines, file.name());
 }
