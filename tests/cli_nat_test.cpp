@@ -85,7 +85,8 @@ TEST_F(CliNatTest, TheListSeesTheAddressesInside) {
   for (const char* list :
        {"permit udp from 10.0.0.1 to any state new keep-state\npermit ip from any to 10.0.0.1 state established\n"
         "permit tcp from any to 10.0.0.5 port 8443 state new keep-state\n",
-        "permit udp from 10.0.0.1 to any\npermit udp from any to 10.0.0.1\npermit tcp from any to 10.0.0.5 port 8443\n"}) {
+        "permit udp from 10.0.0.1 to any\npermit udp from any to 10.0.0.1\npermit tcp from any to 10.0.0.5 port "
+        "8443\n"}) {
     write("fw.acl", list);
     run("--nat nat.txt --acl fw.acl");
     EXPECT_EQ(all_ends("out.pcap"),
@@ -112,9 +113,10 @@ TEST_F(CliNatTest, FragmentsFollowTheirFirst) {
   write("nat.txt", "snat 10.0.0.0/8 to 203.0.113.1 ports 7000-7000\n");
   const auto there = udp4("10.0.0.1", "192.0.2.7").ports(4000, 53).payload(64);
   const auto back = udp4("192.0.2.7", "203.0.113.1").ports(53, 7000).payload(64);
-  capture("in.pcap", {PacketBuilder(there).fragment(0, true, 9).build(), PacketBuilder(there).fragment(72, false, 9).build(),
-                      PacketBuilder(back).fragment(0, true, 9).build(), PacketBuilder(back).fragment(72, false, 9).build(),
-                      PacketBuilder(back).fragment(72, false, 10).build()});
+  capture("in.pcap",
+          {PacketBuilder(there).fragment(0, true, 9).build(), PacketBuilder(there).fragment(72, false, 9).build(),
+           PacketBuilder(back).fragment(0, true, 9).build(), PacketBuilder(back).fragment(72, false, 9).build(),
+           PacketBuilder(back).fragment(72, false, 10).build()});
   run("--nat nat.txt");
   EXPECT_EQ(all_ends("out.pcap"), (Lines{"203.0.113.1:7000>192.0.2.7:53", "203.0.113.1>192.0.2.7",
                                          "192.0.2.7:53>10.0.0.1:4000", "192.0.2.7>10.0.0.1", "192.0.2.7>203.0.113.1"}));
@@ -154,8 +156,8 @@ TEST_F(CliNatTest, RulesWithAnOutputActWhereTheRouteLeads) {
   capture("in.pcap", {udp4("10.0.0.1", "192.0.2.7").ports(4000, 53).build(),
                       udp4("10.0.0.1", "198.51.100.7").ports(4000, 53).build()});
   write("nat.txt", "snat via 1 to 203.0.113.1\nsnat via 0 to 203.0.113.2\n");
-  const Said said = sluice(
-      "run -q --in in.pcap --nat nat.txt --routes rib.txt --adjacencies adj.txt --out 0=a.pcap --out 1=b.pcap");
+  const Said said =
+      sluice("run -q --in in.pcap --nat nat.txt --routes rib.txt --adjacencies adj.txt --out 0=a.pcap --out 1=b.pcap");
   ASSERT_EQ(said.code, 0) << said.err;
   EXPECT_EQ(all_ends("a.pcap"), (Lines{"203.0.113.2:4000>192.0.2.7:53"}));
   EXPECT_EQ(all_ends("b.pcap"), (Lines{"203.0.113.1:4000>198.51.100.7:53"}));
@@ -187,9 +189,10 @@ TEST_F(CliNatTest, WrongRulesAreSaidWithTheirPlace) {
   EXPECT_NE(said.err.find("nobody"), std::string::npos) << said.err;
   EXPECT_NE(said.err.find(":2:"), std::string::npos) << said.err;
   write("fw.acl", "permit ip from any to any\n");
-  EXPECT_EQ(sluice("run -q --bridge a,b --map device:a=pcap:in.pcap --map device:b=pcap:in.pcap --acl fw.acl --nat nat.txt")
-                .code,
-            2);
+  EXPECT_EQ(
+      sluice("run -q --bridge a,b --map device:a=pcap:in.pcap --map device:b=pcap:in.pcap --acl fw.acl --nat nat.txt")
+          .code,
+      2);
 }
 
 TEST_F(CliNatTest, AnyNumberOfWorkersAnyBatchAndADeviceGiveTheSameBytes) {
@@ -221,7 +224,8 @@ TEST_F(CliNatTest, AnyNumberOfWorkersAnyBatchAndADeviceGiveTheSameBytes) {
   const Json first = run(all + "--workers 1 --batch 1");
   const std::string expected = read("out.pcap");
   EXPECT_GT(packets("out.pcap").size(), 1000u);
-  for (const char* reason : {"nat-untracked", "nat-ports-exhausted"}) EXPECT_GT(first["drops"][reason], 10) << first["drops"];
+  for (const char* reason : {"nat-untracked", "nat-ports-exhausted"})
+    EXPECT_GT(first["drops"][reason], 10) << first["drops"];
   for (const char* options :
        {"--workers 1", "--workers 3 --batch 7", "--workers 2 --batch 64", "--device emu --batch 32"}) {
     run(all + options);

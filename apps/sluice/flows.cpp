@@ -48,9 +48,9 @@ std::string line_of(const FlowEntry& e, Form form) {
   const auto word = [&](const char* what) { return j[what].get<std::string>(); };
   const auto port = [&](const char* what) { return fmt::to_string(j[what].get<unsigned>()); };
   const auto time = [&](const char* what) { return fmt::format("{:.9f}", j[what].get<double>()); };
-  const std::string words[] = {word("protocol"),    word("src"),          port("sport"),      word("dst"),
-                               port("dport"),       number("packets", 0), number("packets", 1), number("bytes", 0),
-                               number("bytes", 1),  time("start"),        time("end"),        word("state")};
+  const std::string words[] = {word("protocol"),   word("src"),          port("sport"),        word("dst"),
+                               port("dport"),      number("packets", 0), number("packets", 1), number("bytes", 0),
+                               number("bytes", 1), time("start"),        time("end"),          word("state")};
   return fmt::format("{}\n", fmt::join(words, form == Form::kCommas ? "," : "\t"));
 }
 
@@ -156,7 +156,8 @@ void add_flows(Command root) {
   Command sub = add_subcommand(
       root, "flows", "Tables and packets",
       "Lists the connections of a capture, in the order of their first packets: one line each, tab-separated (a file "
-      "whose name ends in .csv: by commas; in .json: as -o json does), with packets and bytes of both directions.\nThe source is the end that sent the first packet. Times are in seconds. A "
+      "whose name ends in .csv: by commas; in .json: as -o json does), with packets and bytes of both directions.\nThe "
+      "source is the end that sent the first packet. Times are in seconds. A "
       "connection ends by RFC 5382's and RFC 4787's timeouts (2 hours 4 minutes for established TCP, 2 minutes for "
       "UDP), "
       "or by --timeout.\nBytes are those of whole frames. ICMP errors and later fragments are counted apart.",

@@ -156,8 +156,8 @@ void check_bridge_options(const RunFlags& o) {
 
 void check_run_options(const RunFlags& o, const std::string& file) {
   const bool standard = file.empty();
-  const bool parts = !o.acl.empty() || !o.nat.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
-                     !o.icmp.empty() || !o.bridge.empty();
+  const bool parts = !o.acl.empty() || !o.nat.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() ||
+                     !o.out.empty() || !o.icmp.empty() || !o.bridge.empty();
   if (!standard && parts)
     fail(Exit::kUsage,
          fmt::format("'{}' is a whole configuration; --acl, --routes, --in and the like are for the standard graph",

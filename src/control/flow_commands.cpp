@@ -114,7 +114,8 @@ std::string flows_text(const Json& r, Rates*) {
                 with_commas(count_of(t, "opened")), with_commas(count_of(t, "expired")),
                 with_commas(count_of(t, "refused"))});
   }
-  TextTable flows({"protocol", "source", "destination", "translated", "packets", "reply", "bytes", "reply bytes", "state"});
+  TextTable flows(
+      {"protocol", "source", "destination", "translated", "packets", "reply", "bytes", "reply bytes", "state"});
   const auto end = [](const Json& f, const char* address, const char* port) {
     const std::string name = word_of(f, address);
     return fmt::format("{} {}", name, count_of(f, port));
@@ -122,7 +123,8 @@ std::string flows_text(const Json& r, Rates*) {
   for (const Json& f : r.at("flows")) {
     const auto both = [&](const char* what, size_t i) { return with_commas(f.at(what).at(i).get<uint64_t>()); };
     const std::string translated =
-        f.contains("translated") ? end(f["translated"], "src", "sport") + " > " + end(f["translated"], "dst", "dport") : "";
+        f.contains("translated") ? end(f["translated"], "src", "sport") + " > " + end(f["translated"], "dst", "dport")
+                                 : "";
     flows.add({word_of(f, "protocol"), end(f, "src", "sport"), end(f, "dst", "dport"), translated, both("packets", 0),
                both("packets", 1), both("bytes", 0), both("bytes", 1), word_of(f, "state")});
   }
@@ -135,15 +137,15 @@ Json flow_json(const FlowEntry& e, const FlowEntry* replies) {
   const bool tcp = e.ends.protocol == kProtocolTcp;
   const uint16_t low = e.ends.low_port, high = e.ends.high_port;
   Json json{{"protocol", protocol_of(e.ends.protocol)},
-          {"src", to_string(address_of(e.ends, e.from_high))},
-          {"sport", e.from_high ? high : low},
-          {"dst", to_string(address_of(e.ends, !e.from_high))},
-          {"dport", e.from_high ? low : high},
-          {"packets", {e.packets[0], e.packets[1]}},
-          {"bytes", {e.bytes[0], e.bytes[1]}},
-          {"start", static_cast<double>(e.start_ns) / 1e9},
-          {"end", static_cast<double>(e.last_ns) / 1e9},
-          {"state", tcp ? to_string(e.tcp) : e.replied ? "replied" : "unreplied"}};
+            {"src", to_string(address_of(e.ends, e.from_high))},
+            {"sport", e.from_high ? high : low},
+            {"dst", to_string(address_of(e.ends, !e.from_high))},
+            {"dport", e.from_high ? low : high},
+            {"packets", {e.packets[0], e.packets[1]}},
+            {"bytes", {e.bytes[0], e.bytes[1]}},
+            {"start", static_cast<double>(e.start_ns) / 1e9},
+            {"end", static_cast<double>(e.last_ns) / 1e9},
+            {"state", tcp ? to_string(e.tcp) : e.replied ? "replied" : "unreplied"}};
   if (replies == nullptr) return json;
   const FlowEnds& r = replies->ends;
   const bool high_sent = !replies->from_high;  // what replies go to is where packets come from

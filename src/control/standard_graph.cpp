@@ -95,8 +95,7 @@ std::string tracker_text(const StandardGraph& g) {
   if (!g.nat.empty()) {
     arguments += fmt::format("{}NAT nat", arguments.empty() ? "" : ", ");
     if (g.permit_by_default && !g.acl.empty()) arguments += ", DEFAULT permit";
-    if (!g.routes.empty())
-      arguments += fmt::format(", ROUTES fib, ADJACENCIES adj, OUTPUTS {}", outputs_text(g));
+    if (!g.routes.empty()) arguments += fmt::format(", ROUTES fib, ADJACENCIES adj, OUTPUTS {}", outputs_text(g));
   }
   return fmt::format("connections :: ConnTrack({})", arguments);
 }

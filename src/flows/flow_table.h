@@ -52,7 +52,7 @@ struct FlowEntry {
   bool closing = false;  // TCP: a FIN of an established connection was there
   // TCP: the last segment was RST, from whoever began it or the other end.
   enum class LastRst : uint8_t { kNone, kForward, kReply } last_rst = LastRst::kNone;
-  uint8_t timeout = 0;            // which of FlowTable's
+  uint8_t timeout = 0;  // which of FlowTable's
   // Of a translated connection each direction has ends, and an entry, of its own, found by packets of that direction
   // alone. That of replies counts nothing, and is in no queue.
   enum class Way : uint8_t { kBoth, kForward, kReply } way = Way::kBoth;
@@ -93,8 +93,8 @@ class FlowTable {
   struct Opening {
     Refused refused = Refused::kNo;
     bool translated = false;
-    FlowEnds replies;         // translated: those of its replies
-    bool from_high = false;   // and whether replies are from the higher one
+    FlowEnds replies;        // translated: those of its replies
+    bool from_high = false;  // and whether replies are from the higher one
     uint32_t mapping = ~0u;
   };
   // Where the ends of a packet are looked for; the same for both directions.
@@ -142,7 +142,8 @@ class FlowTable {
   template <typename F>
   void each_of(uint32_t from, uint32_t count, F&& f) const {
     for (uint32_t i = from; i < used_ && i - from < count; ++i) {
-      if (at(i).timeout != kFree && at(i).way != FlowEntry::Way::kReply) f(at(i), at(i).way == FlowEntry::Way::kBoth ? nullptr : &at(at(i).other));
+      if (at(i).timeout != kFree && at(i).way != FlowEntry::Way::kReply)
+        f(at(i), at(i).way == FlowEntry::Way::kBoth ? nullptr : &at(at(i).other));
     }
   }
   uint32_t capacity() const { return options_.capacity; }

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <new>
 
-
 namespace sluice {
 
 size_t Nat::KeyHash::operator()(const Key& key) const {

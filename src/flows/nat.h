@@ -34,8 +34,8 @@ class Nat {
   // What is given where a source's own port is taken, unless a rule asks for others.
   static constexpr NatRule::Ports kOther{1024, 0xffff};
 
-  // From here on connections begin by these rules; those that are there stay as they are. Errors: a rule names an output
-  // that is not there, or has no address.
+  // From here on connections begin by these rules; those that are there stay as they are. Errors: a rule names an
+  // output that is not there, or has no address.
   Result<void> use(std::span<const NatRule> rules, std::span<const NatOutput> outputs);
 
   // Whether a rule may be for a packet of no connection, whatever its output: it is not to leave as it is. `has_ports`:

@@ -140,7 +140,8 @@ class Reader {
     return {};
   }
   static bool is_clause(std::string_view word) {
-    constexpr std::string_view kClauses[] = {"src", "dst", "sport", "dport", "via", "to", "ports", "per-host", "filter"};
+    constexpr std::string_view kClauses[] = {"src", "dst",   "sport",    "dport", "via",
+                                             "to",  "ports", "per-host", "filter"};
     return word.empty() || std::ranges::find(kClauses, word) != std::end(kClauses);
   }
   Result<void> match() {
@@ -172,8 +173,8 @@ class Reader {
     }
     if (!ok) return ok;
     const bool ports_matter = !rule_.source_ports.any() || !rule_.destination_ports.any();
-    const bool has_ports = !rule_.any_protocol && (rule_.protocol == kProtocolTcp || rule_.protocol == kProtocolUdp ||
-                                                   rule_.protocol == 132);
+    const bool has_ports = !rule_.any_protocol &&
+                           (rule_.protocol == kProtocolTcp || rule_.protocol == kProtocolUdp || rule_.protocol == 132);
     if (ports_matter && !has_ports) return Error("ports belong to a protocol that has some", "tcp, udp or sctp");
     if (rule_.verb == Verb::kMasquerade && rule_.via[0] == 0)
       return Error("masquerade needs an output", "masquerade via eth1");
@@ -181,8 +182,7 @@ class Reader {
   }
   Result<void> via() {
     const std::string_view name = next();
-    if (rule_.verb == Verb::kDestination)
-      return Error("dnat acts before the output is known", "leave via out");
+    if (rule_.verb == Verb::kDestination) return Error("dnat acts before the output is known", "leave via out");
     if (name.empty() || name.size() >= sizeof rule_.via)
       return Error(fmt::format("'{}' is no output", name), "a port's number, or an interface's name");
     std::memcpy(rule_.via, name.data(), name.size());

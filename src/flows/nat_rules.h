@@ -41,15 +41,15 @@ struct NatRule {
   };
   Verb verb = Verb::kSource;
   uint8_t any_protocol = 1, protocol = 0;
-  uint8_t itself = 0;       // no translation
-  uint8_t filter_any = 0;   // anybody may send to the ports that are given out (RFC 4787 section 5)
+  uint8_t itself = 0;      // no translation
+  uint8_t filter_any = 0;  // anybody may send to the ports that are given out (RFC 4787 section 5)
   uint8_t reserved[3] = {};
   Addresses source, destination;
   Ports source_ports, destination_ports;
-  char via[16] = {};            // the output: its number, or its interface's name; empty: any
+  char via[16] = {};  // the output: its number, or its interface's name; empty: any
   uint32_t to_low = 0, to_high = 0;
-  Ports to_ports{};             // any: the port stays, as far as it is free
-  uint32_t per_host = 0;        // translated ports that one address may have at a time; 0: any number
+  Ports to_ports{};       // any: the port stays, as far as it is free
+  uint32_t per_host = 0;  // translated ports that one address may have at a time; 0: any number
 
   // Whether it is for a connection that begins with this packet, but for the output by which it leaves.
   bool matches(const NatTuple& t) const {

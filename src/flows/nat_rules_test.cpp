@@ -34,17 +34,38 @@ TEST(NatRules, AreWrittenAsTheyAreRead) {
 }
 
 TEST(NatRules, WhatIsNoneIsRefused) {
-  for (const char* line :
-       {"", "nat", "snat", "snat 10.0.0.0/8", "snat 10.0.0.0/8 to", "snat 10.0.0.1/8 to 203.0.113.1",
-        "snat 10.0.0.0/8 to 2001:db8::1", "snat 2001:db8::/32 to 203.0.113.1", "snat 10.0.0.0/8 to 203.0.113.1 ports 0-5",
-        "snat 10.0.0.0/8 to 203.0.113.1 ports 7-6", "snat 10.0.0.0/8 to 203.0.113.1 ports 1-65536",
-        "snat 10.0.0.0/8 to 203.0.113.1 per-host 0", "snat 10.0.0.0/8 to 203.0.113.1 filter some",
-        "snat 10.0.0.0/8 to 203.0.113.1 more", "snat 10.0.0.0/8 to 10.0.0.0/8", "snat 10.0.0.0/8 to !10.0.0.1",
-        "snat 10.0.0.0/8 to 203.0.113.9-203.0.113.1", "snat 10.0.0.0/8 80 to", "snat dport 80 to 203.0.113.1",
-        "snat gre dport 80 to 203.0.113.1", "masquerade", "masquerade 10.0.0.0/8", "masquerade via",
-        "masquerade via averyveryverylongname", "masquerade via eth0 to 203.0.113.1", "dnat 203.0.113.5 to 10.0.0.5:80",
-        "dnat 203.0.113.5 tcp to 10.0.0.5:0", "dnat 203.0.113.5 via eth0 to 10.0.0.5", "static 10.0.0.0/28 to 203.0.113.7",
-        "static 10.0.0.1", "static !10.0.0.1 to 203.0.113.1", "dnat 203.0.113.5 tcp 1 to itself ports 5"}) {
+  for (const char* line : {"",
+                           "nat",
+                           "snat",
+                           "snat 10.0.0.0/8",
+                           "snat 10.0.0.0/8 to",
+                           "snat 10.0.0.1/8 to 203.0.113.1",
+                           "snat 10.0.0.0/8 to 2001:db8::1",
+                           "snat 2001:db8::/32 to 203.0.113.1",
+                           "snat 10.0.0.0/8 to 203.0.113.1 ports 0-5",
+                           "snat 10.0.0.0/8 to 203.0.113.1 ports 7-6",
+                           "snat 10.0.0.0/8 to 203.0.113.1 ports 1-65536",
+                           "snat 10.0.0.0/8 to 203.0.113.1 per-host 0",
+                           "snat 10.0.0.0/8 to 203.0.113.1 filter some",
+                           "snat 10.0.0.0/8 to 203.0.113.1 more",
+                           "snat 10.0.0.0/8 to 10.0.0.0/8",
+                           "snat 10.0.0.0/8 to !10.0.0.1",
+                           "snat 10.0.0.0/8 to 203.0.113.9-203.0.113.1",
+                           "snat 10.0.0.0/8 80 to",
+                           "snat dport 80 to 203.0.113.1",
+                           "snat gre dport 80 to 203.0.113.1",
+                           "masquerade",
+                           "masquerade 10.0.0.0/8",
+                           "masquerade via",
+                           "masquerade via averyveryverylongname",
+                           "masquerade via eth0 to 203.0.113.1",
+                           "dnat 203.0.113.5 to 10.0.0.5:80",
+                           "dnat 203.0.113.5 tcp to 10.0.0.5:0",
+                           "dnat 203.0.113.5 via eth0 to 10.0.0.5",
+                           "static 10.0.0.0/28 to 203.0.113.7",
+                           "static 10.0.0.1",
+                           "static !10.0.0.1 to 203.0.113.1",
+                           "dnat 203.0.113.5 tcp 1 to itself ports 5"}) {
     EXPECT_FALSE(parse_nat_rule(line).ok()) << line;
   }
 }
@@ -62,10 +83,36 @@ TEST(NatRules, MatchByEachOfTheirParts) {
 }
 
 TEST(NatRules, RandomWordsAreReadOrRefusedAndReadAgain) {
-  const char* const words[] = {"snat", "dnat", "masquerade", "static", "to", "itself", "via", "eth0", "1", "src", "dst",
-                               "sport", "dport", "ports", "1-9", "tcp", "udp", "icmp", "10.0.0.0/8", "!10.0.0.0/8",
-                               "203.0.113.1", "203.0.113.1:80", "203.0.113.1-203.0.113.4", "per-host", "filter", "any",
-                               "0.0.0.0/0", ":", "-", "!"};
+  const char* const words[] = {"snat",
+                               "dnat",
+                               "masquerade",
+                               "static",
+                               "to",
+                               "itself",
+                               "via",
+                               "eth0",
+                               "1",
+                               "src",
+                               "dst",
+                               "sport",
+                               "dport",
+                               "ports",
+                               "1-9",
+                               "tcp",
+                               "udp",
+                               "icmp",
+                               "10.0.0.0/8",
+                               "!10.0.0.0/8",
+                               "203.0.113.1",
+                               "203.0.113.1:80",
+                               "203.0.113.1-203.0.113.4",
+                               "per-host",
+                               "filter",
+                               "any",
+                               "0.0.0.0/0",
+                               ":",
+                               "-",
+                               "!"};
   std::mt19937_64 random(7);
   int read = 0;
   for (int i = 0; i < 200'000; ++i) {

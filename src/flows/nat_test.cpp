@@ -27,7 +27,10 @@ struct Tested {
   }
   Nat::Given source(const NatTuple& t) {
     return nat.source(
-        t, [&] { return leaves; }, [&](const NatTuple& to) { return taken.contains({to.source, to.source_port}); });
+        t, [&] { return leaves; },
+        [&](const NatTuple& to) {
+          return taken.contains({to.source, to.source_port});
+        });
   }
 };
 
@@ -122,7 +125,8 @@ TEST(Nat, TheFirstRuleThatMatchesDecidesWithItsOutput) {
 
 TEST(Nat, AnOutputThatIsNotThereIsAnErrorAndChangesNothing) {
   Tested t({"snat 10.0.0.0/8 to 203.0.113.1"});
-  for (const char* line : {"masquerade via eth9", "masquerade via 7", "snat via eth9 to 203.0.113.1", "masquerade via eth0"}) {
+  for (const char* line :
+       {"masquerade via eth9", "masquerade via 7", "snat via eth9 to 203.0.113.1", "masquerade via eth0"}) {
     const NatRule rule = *parse_nat_rule(line);
     const NatOutput output{0, "eth0", 0};
     EXPECT_FALSE(t.nat.use({&rule, 1}, {&output, 1}).ok()) << line;
@@ -131,8 +135,8 @@ TEST(Nat, AnOutputThatIsNotThereIsAnErrorAndChangesNothing) {
 }
 
 TEST(Nat, DestinationsAreTranslatedByTheirRules) {
-  Tested t({"dnat 203.0.113.5 tcp 443 to 10.0.0.5:8443", "dnat 203.0.113.5 icmp to itself", "dnat 203.0.113.5 to 10.0.0.6",
-            "static 10.1.0.0/24 to 203.0.114.0/24"});
+  Tested t({"dnat 203.0.113.5 tcp 443 to 10.0.0.5:8443", "dnat 203.0.113.5 icmp to itself",
+            "dnat 203.0.113.5 to 10.0.0.6", "static 10.1.0.0/24 to 203.0.114.0/24"});
   const auto to = [&](uint16_t port, uint8_t protocol) {
     return text_of(t.nat.destination(nat_tuple("192.0.2.1", 9, "203.0.113.5", port, protocol)));
   };
@@ -147,11 +151,15 @@ TEST(Nat, AMappingThatAnybodyMaySendToIsFoundFromOutside) {
   Tested t({"snat 10.0.0.0/8 to 203.0.113.1 filter any", "snat 11.0.0.0/8 to 203.0.113.2"});
   const auto given = t.source(nat_tuple("10.0.0.1", 5000, "192.0.2.1", 80, kUdp));
   (void)t.source(nat_tuple("11.0.0.1", 5000, "192.0.2.1", 80, kUdp));
-  EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.1", 5000, kUdp))), "198.51.100.9:7>10.0.0.1:5000");
-  EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.1", 5001, kUdp))), "198.51.100.9:7>203.0.113.1:5001");
-  EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.2", 5000, kUdp))), "198.51.100.9:7>203.0.113.2:5000");
+  EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.1", 5000, kUdp))),
+            "198.51.100.9:7>10.0.0.1:5000");
+  EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.1", 5001, kUdp))),
+            "198.51.100.9:7>203.0.113.1:5001");
+  EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.2", 5000, kUdp))),
+            "198.51.100.9:7>203.0.113.2:5000");
   t.nat.release(given.mapping);
-  EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.1", 5000, kUdp))), "198.51.100.9:7>203.0.113.1:5000");
+  EXPECT_EQ(text_of(t.nat.destination(nat_tuple("198.51.100.9", 7, "203.0.113.1", 5000, kUdp))),
+            "198.51.100.9:7>203.0.113.1:5000");
 }
 
 TEST(Nat, AConnectionWhoseAnswersWouldBeAnothersGetsAPortOfItsOwn) {

@@ -6,7 +6,8 @@
 
 namespace sluice::testing {
 
-inline NatTuple nat_tuple(const char* source, uint16_t sport, const char* destination, uint16_t dport, uint8_t protocol) {
+inline NatTuple nat_tuple(const char* source, uint16_t sport, const char* destination, uint16_t dport,
+                          uint8_t protocol) {
   return {*parse_ipv4(source), *parse_ipv4(destination), sport, dport, protocol};
 }
 

@@ -44,8 +44,8 @@ struct NewEnd {
   bool has_port = false;
 };
 
-// Of an IPv4 header at `ip` and of the L4 header behind it, of which bytes up to `end` are there. Returns all words that
-// changed, those of checksums with them.
+// Of an IPv4 header at `ip` and of the L4 header behind it, of which bytes up to `end` are there. Returns all words
+// that changed, those of checksums with them.
 inline ChangedWords translate(uint8_t* ip, const uint8_t* end, Side side, const NewEnd& to) {
   ChangedWords header, all;
   header.store32(ip + (side == Side::kSource ? 12 : 16), to.address);

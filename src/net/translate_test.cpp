@@ -40,8 +40,7 @@ bool checksums_are_right(const std::vector<uint8_t>& p) {
   const auto bytes = static_cast<uint32_t>(p.size() - 20);
   if (!ipv4_checksum_ok(p.data(), 20)) return false;
   if (p[9] == kProtocolUdp && load_be16(&p[26]) == 0) return true;
-  const uint32_t pseudo =
-      p[9] == kProtocolIcmp ? 0 : pseudo_sum_v4(load_be32(&p[12]), load_be32(&p[16]), p[9], bytes);
+  const uint32_t pseudo = p[9] == kProtocolIcmp ? 0 : pseudo_sum_v4(load_be32(&p[12]), load_be32(&p[16]), p[9], bytes);
   return l4_checksum(pseudo, &p[20], bytes) == 0;
 }
 
@@ -53,8 +52,9 @@ TEST(Translate, ChecksumsAreRightBehindAsTheyWereBefore) {
     ASSERT_TRUE(checksums_are_right(p));
     const auto side = random() % 2 == 0 ? Side::kSource : Side::kDestination;
     // Sums of 0 and 0xffff are told apart by few values.
-    const NewEnd to{random() % 8 == 0 ? load_be32(&p[side == Side::kSource ? 12 : 16]) : static_cast<uint32_t>(random()),
-                    static_cast<uint16_t>(random()), random() % 2 == 0};
+    const NewEnd to{
+        random() % 8 == 0 ? load_be32(&p[side == Side::kSource ? 12 : 16]) : static_cast<uint32_t>(random()),
+        static_cast<uint16_t>(random()), random() % 2 == 0};
     translate(p.data(), p.data() + p.size(), side, to);
     ASSERT_TRUE(checksums_are_right(p)) << i;
     EXPECT_EQ(load_be32(&p[side == Side::kSource ? 12 : 16]), to.address);

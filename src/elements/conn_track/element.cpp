@@ -33,7 +33,7 @@ struct PreparedPackets final : Element::Ordered::Prepared {
 
 struct Configuration {
   FlowTable::Options table;
-  std::string list;                // of new connections; empty: each may begin
+  std::string list;                 // of new connections; empty: each may begin
   bool permits_by_default = false;  // what no rule of the list is for
   Translator::Options nat;
 };

@@ -67,9 +67,8 @@ Result<void> Translator::use(const TableSet& tables) {
   if (!options_.routes.empty()) {
     auto routes = find_table(tables.routes, "route table", options_.routes);
     if (!routes) return std::move(routes).error();
-    auto ok = with_fib4(**routes, [&](const auto& view) {
-      next_hop = [view](uint32_t address) { return view.lookup(address); };
-    });
+    auto ok = with_fib4(
+        **routes, [&](const auto& view) { next_hop = [view](uint32_t address) { return view.lookup(address); }; });
     if (!ok) return ok;
     auto image = find_table(tables.adjacencies, "adjacency table", options_.adjacencies);
     if (!image) return std::move(image).error();
@@ -112,7 +111,8 @@ FlowTable::Opening Translator::open(const Batch& batch, uint32_t row, const Trac
     const FlowEnds replies = replies_to(t, from_high);
     return table.has(replies, from_high);
   };
-  auto given = nat_.source(nat_.destination(before), [&] { return port_of(batch.key(row)); }, taken);
+  auto given = nat_.source(
+      nat_.destination(before), [&] { return port_of(batch.key(row)); }, taken);
   // Without a rule for its source, replies may be those of another connection, one of which is translated.
   if (given.refused || (taken(given.tuple) && !Nat::step_aside(given.tuple, {}, taken))) {
     nat_.release(given.mapping);
@@ -141,8 +141,8 @@ void Translator::translate(Batch& batch, uint32_t row, const TrackedPacket& pack
   }
   // Of a query the identifier is written once, on the side of the end that asked.
   const bool query = packet.ends.query != 0;
-  const bool destination_port =
-      ports && !error && (query ? packet.kind == Kind::kReply : true) && after.destination_port != before.destination_port;
+  const bool destination_port = ports && !error && (query ? packet.kind == Kind::kReply : true) &&
+                                after.destination_port != before.destination_port;
   const bool source_port =
       ports && !error && (query ? packet.kind == Kind::kRequest : true) && after.source_port != before.source_port;
   const bool destination_is_there = static_cast<uint32_t>(key.dst_lo) == after.destination &&

@@ -17,7 +17,7 @@ namespace sluice {
 class Translator {
  public:
   struct Options {
-    std::string table;  // of NAT rules; empty: nothing is translated
+    std::string table;                // of NAT rules; empty: nothing is translated
     std::string routes, adjacencies;  // by which packets leave; empty: rules with `via` are for no packet
     std::vector<NatOutput> outputs;
   };

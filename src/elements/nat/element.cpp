@@ -59,25 +59,25 @@ class NatSource final : public Element {
 }  // namespace
 
 const TableKind& nat_table_kind() {
-  static const TableKind& it = add_table_kind({.name = "nat",
-                                               .option = "nat",
-                                               .words = "NAT table",
-                                               .entry = "NAT rule",
-                                               .element = "NatTable",
-                                               .parse = parse_entry,
-                                               .build = build_entries,
-                                               .translate = lines_of,
-                                               .examples = {"snat 10.0.0.0/8 to 203.0.113.16-203.0.113.31",
-                                                            "dnat 203.0.113.5 tcp 443 to 10.0.0.5:8443",
-                                                            "static 10.0.0.7 to 203.0.113.7",
-                                                            "snat 10.0.0.0/8 dst !10.0.0.0/8 via 1 to 203.0.113.1"}});
+  static const TableKind& it = add_table_kind(
+      {.name = "nat",
+       .option = "nat",
+       .words = "NAT table",
+       .entry = "NAT rule",
+       .element = "NatTable",
+       .parse = parse_entry,
+       .build = build_entries,
+       .translate = lines_of,
+       .examples = {"snat 10.0.0.0/8 to 203.0.113.16-203.0.113.31", "dnat 203.0.113.5 tcp 443 to 10.0.0.5:8443",
+                    "static 10.0.0.7 to 203.0.113.7", "snat 10.0.0.0/8 dst !10.0.0.0/8 via 1 to 203.0.113.1"}});
   return it;
 }
 
 void register_nat(Registry& registry) {
   registry.add(list_table_class(
       nat_table_kind(),
-      "Rules of network address translation for ConnTrack, IPv4: `snat`, `dnat`, `masquerade` and `static`, described in "
+      "Rules of network address translation for ConnTrack, IPv4: `snat`, `dnat`, `masquerade` and `static`, described "
+      "in "
       "[stateful filtering](../flows.md#network-address-translation). The first rule that is for a new connection "
       "decides, of destinations and of sources apart."));
   ElementClass c{

@@ -36,8 +36,8 @@ struct PlanNode {
   FieldMask reads = 0;              // union over the stages
   FieldMask writes = 0;
   bool writes_frames = false;  // kOrdered: the element writes bytes of frames
-  bool by_lengths = false;    // kOrdered: Element::by_lengths, of this and of all from here to the sinks
-  bool leaves_as_is = false;  // kSink, kOrdered: nothing from here to the sinks changes frames, extents or ports
+  bool by_lengths = false;     // kOrdered: Element::by_lengths, of this and of all from here to the sinks
+  bool leaves_as_is = false;   // kSink, kOrdered: nothing from here to the sinks changes frames, extents or ports
 
   // Whether packets that leave by exit (kHost: output) `n` go anywhere.
   bool connects(size_t n) const { return n < exits.size() && exits[n].node != ~0u; }
