@@ -107,6 +107,23 @@ TEST_F(CliFlowsTest, AnyNumberOfWorkersAndAnyBatchGiveTheSame) {
     EXPECT_EQ(verdicts(fmt::format("--acl fw.acl {}", options)), expected) << options;
 }
 
+TEST_F(CliFlowsTest, VerdictsSayWhichListAPacketMet) {
+  write(
+      "fw.acl",
+      "permit tcp from any to any port 22 state new keep-state\ndeny ip from any to any state invalid\npermit ip from "
+      "any to any state established\n");
+  capture("in.pcap", {tcp(false, 22, kTcpSyn), tcp(true, 22, kTcpSyn | kTcpAck),
+                      PacketBuilder::ether(0x0806).payload(46).build(), tcp(false, 23, kTcpSyn)});
+  for (const char* options : {"", "--workers 2 --batch 1", "--device emu"}) {
+    const Said said = sluice(fmt::format("run -q --acl fw.acl --in in.pcap --verdicts v {}", options));
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(read("v"),
+              "1\tpermit\t-\t1\t-\tacl_new\n2\tpermit\t-\t1\t-\tacl_established\n"
+              "3\tdeny\tacl-no-match\t0\t-\tacl_invalid\n4\tdeny\tacl-no-match\t0\t-\tacl_new\n")
+        << options;
+  }
+}
+
 TEST_F(CliFlowsTest, RulesAboutStateAreNeverSkipped) {
   write("fw.acl", "permit ip from any to any state established\n");
   capture("in.pcap", {tcp(false, 22, kTcpSyn)});

@@ -254,6 +254,25 @@ TEST_F(CliVerdictsTest, AConfigurationHasVerdictsToo) {
   EXPECT_EQ(frames_of("icmp.pcap").size(), 1u);
 }
 
+TEST_F(CliVerdictsTest, OfSeveralListsTheLastThatAPacketMetIsNamed) {
+  capture("in.pcap",
+          {tcp4("10.0.0.1", "8.1.1.1").ports(7, 80).build(), udp4("10.0.0.1", "8.1.1.1").ports(7, 53).build(),
+           tcp4("10.0.0.9", "8.1.1.1").ports(7, 80).build(), icmp4("10.0.0.1", "8.1.1.1").icmp(8, 0).build()});
+  write("hosts.acl", "deny ip from any to 9.0.0.0/8\ndeny ip from 10.0.0.9 to any\npermit ip from any to any\n");
+  write("two.click",
+        "AclTable(hosts, FILE hosts.acl); AclTable(edge, FILE edge.acl);\n"
+        "FromDump(in.pcap) -> IPInput -> c :: IPClassifier(tcp or udp, -);\n"
+        "c[0] -> ACL(hosts) -> ACL(edge) -> ToDump(out.pcap);\nc[1] -> Discard;\n");
+  for (const char* options : {"--workers 1", "--workers 2 --batch 1", "--device emu"}) {
+    const Said said = sluice(fmt::format("run two.click --verdicts v {}", options));
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(read("v"),
+              "1\tpermit\t-\t2\t-\tedge\n2\tdeny\tacl-deny\t1\t-\tedge\n3\tdeny\tacl-deny\t2\t-\thosts\n"
+              "4\tdrop\tdiscard\t0\t-\t-\n")
+        << options;
+  }
+}
+
 TEST_F(CliVerdictsTest, ClassifyExplainsEveryPacket) {
   capture("in.pcap",
           {tcp4("10.0.0.1", "8.1.1.1").ports(7, 80).build(), udp4("10.0.0.1", "8.1.1.1").ports(7, 53).build(),

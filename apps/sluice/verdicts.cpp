@@ -2,12 +2,14 @@
 
 #include <iterator>
 
+#include "exec/account/hits.h"
+
 namespace sluice::app {
 
 void add_verdict_options(Command sub, VerdictFlags& flags) {
   sub.add_option("--verdicts", "FILE", flags.verdicts,
                  "One line per packet of the input, in order, tab-separated: number, permit, deny, forward or drop, "
-                 "reason, position of the rule, next hop ('-': stdout)");
+                 "reason, position of the rule, next hop; of several access lists also the rule's ('-': stdout)");
   sub.add_option("--dropped", "PCAPNG", flags.dropped,
                  "Every dropped packet, as received, with the reason, the element and the rule as its comment");
 }
@@ -35,8 +37,18 @@ void Verdicts::look_at(const Snapshot& snapshot) {
   generation_ = snapshot.generation;
   const TableSet& tables = snapshot.tables;
   routes_ = !tables.routes.empty();
+  lists_.clear();
   rules_.reset();
   next_hops_.reset();
+  if (tables.acls.size() > 1) {
+    lists_.resize(router_.elements.size());
+    for (const Program& program : snapshot.programs) {
+      for (uint32_t s = 0; s < program.stage_count; ++s) {
+        const StageSlot& slot = program.stages[s];
+        if (const std::string* list = counted_table(slot, tables)) lists_[slot.element] = *list;
+      }
+    }
+  }
   if (tables.acls.size() == 1) {
     if (auto rules = AclSourceView::open(*tables.acls.begin()->second); rules.ok()) rules_ = *rules;
   }
@@ -61,6 +73,11 @@ void Verdicts::write_line(const PacketEnd& packet) {
     text_ += next_hops_->name(fate.next_hop);
   } else {
     fmt::format_to(std::back_inserter(text_), "#{}", fate.next_hop);
+  }
+  // A rule's position is one in its list.
+  if (!lists_.empty()) {
+    text_ += '\t';
+    text_ += fate.list < lists_.size() ? lists_[fate.list] : "-";
   }
   text_ += '\n';
   lines_->write(text_);

@@ -45,6 +45,7 @@ class Verdicts {
   // Of the generation that was looked at last. Of several lists or route tables nobody knows which one is meant.
   uint64_t generation_ = 0;
   bool routes_ = false;
+  std::vector<std::string> lists_;  // by element, the access list that it asks; empty: there are not several
   std::optional<AclSourceView> rules_;
   std::optional<NextHopNames> next_hops_;
 };

@@ -87,7 +87,12 @@ class Account {
   // A packet of a row whose fate may be kept.
   void drop(unsigned element, DropReason reason, uint32_t row, uint32_t rule, uint32_t next_hop) {
     drop(element, reason);
-    if (fates_ != nullptr) fates_[row] = {rule, next_hop, static_cast<uint16_t>(element), reason};
+    if (fates_ != nullptr) end(row, {rule, next_hop, static_cast<uint16_t>(element), reason});
+  }
+  // The lanes of `came` have met the access list of an element: before stage() has them, and where fates are kept.
+  template <typename Lanes>
+  void meet_list(unsigned element, uint32_t came, const Lanes& lanes) {
+    for_lanes(came, [&](uint32_t i) { fates_[lanes.row(i)].list = static_cast<uint16_t>(element); });
   }
 
   // The lanes of `came` have passed a stage, with `bytes` together on arrival, and those of `dropped` end there. A
@@ -145,8 +150,13 @@ class Account {
       const DropReason reason = reason_to_leave(lanes.reason(i));
       drop(element, reason, sign);
       if (fates_ != nullptr)
-        fates_[lanes.row(i)] = {lanes.rule(i), lanes.next_hop(i), static_cast<uint16_t>(element), reason};
+        end(lanes.row(i), {lanes.rule(i), lanes.next_hop(i), static_cast<uint16_t>(element), reason});
     });
+  }
+  // What lists the packet met is known already.
+  void end(uint32_t row, PacketFate fate) {
+    fate.list = fates_[row].list;
+    fates_[row] = fate;
   }
   void add_dscp(std::span<const uint8_t> frame) { stats.dscp[dscp_of(frame)] += frame.size(); }
 

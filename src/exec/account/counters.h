@@ -45,6 +45,9 @@ struct PacketFate {
   uint32_t next_hop = 0;                  // id in the last route table that it met, 0: none
   uint16_t element = 0;                   // that dropped it
   DropReason reason = DropReason::kNone;  // kNone: it left by a sink
+  uint16_t list = kNoElement;             // the element of that access list; where RunOptions::ended is told
+
+  static constexpr uint16_t kNoElement = 0xffff;
 };
 
 // How packets of offloaded segments went.

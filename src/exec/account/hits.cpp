@@ -285,8 +285,12 @@ struct FirstPointer final : PointerVisitor {
 
 }  // namespace
 
+bool notes_rule(const StageSlot& slot) {
+  return kNotesRule[slot.kind] != nullptr && kNotesRule[slot.kind](slot);
+}
+
 const std::string* counted_table(const StageSlot& slot, const TableSet& tables) {
-  if (kNotesRule[slot.kind] == nullptr || !kNotesRule[slot.kind](slot)) return nullptr;
+  if (!notes_rule(slot)) return nullptr;
   StageSlot copy = slot;
   FirstPointer first;
   visit_pointers(copy, first);

@@ -157,6 +157,8 @@ class HitLedger {
   Work work_;
 };
 
+// Whether a bound stage is of an access list: it notes the rule that decided.
+bool notes_rule(const StageSlot& slot);
 // The name of the access list whose rules a bound stage's packets are counted by, or nullptr: not a stage of a list of
 // the set.
 const std::string* counted_table(const StageSlot& slot, const TableSet& tables);

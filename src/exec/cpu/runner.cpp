@@ -142,6 +142,7 @@ void CpuRunner::run_stages(const Program& program, const PlanNode& node, Tile& t
     }
     const uint32_t died = tile.lanes_at(kPathDropped) & tile.valid & ~tile.dead;
     tile.dead |= died;
+    if (account_.keeps_fates() && notes_rule(slot)) account_.meet_list(slot.element, mask, TileLanes{*this, tile});
     account_.stage(slot.element, mask, counted_bytes, died, TileLanes{*this, tile});
   }
 }

@@ -121,6 +121,7 @@ void DeviceRunner::count_visits(const Program& program, uint32_t begin, uint32_t
                                 Met met) {
   for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
     const StageSlot& slot = program.stages[begin + static_cast<uint32_t>(std::countr_zero(bits))];
+    if (account_.keeps_fates() && notes_rule(slot)) account_.meet_list(slot.element, 1, met);
     account_.stage(slot.element, 1, met.bytes, 0, met);
     if (slot.moves_extent != 0) met.bytes = *lengths++;
   }

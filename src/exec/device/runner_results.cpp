@@ -185,13 +185,13 @@ const StageSlot& last_stage(const Program& program, const Steps& steps) {
 
 // A word has no five-tuple, so that a record cannot be made of it.
 struct DeviceRunner::MetFrame {
-  uint32_t its_rule, bytes;
+  uint32_t its_row, its_rule, bytes;
   static constexpr bool kRecords = false;
   uint32_t rule(uint32_t) const { return its_rule; }
   uint32_t length(uint32_t) const { return bytes; }
   static uint32_t near(LoggedRules::Range) { return 1; }
   static DropReason reason(uint32_t) { return DropReason::kNone; }
-  static uint32_t row(uint32_t) { return 0; }
+  uint32_t row(uint32_t) const { return its_row; }
   static uint32_t next_hop(uint32_t) { return 0; }
 };
 
@@ -497,7 +497,7 @@ Selection DeviceRunner::take_frames(size_t n, InFlight& a) {
     note_device(row);
     // The first stage cuts padding off; behind one that moves the frame's beginning there is none.
     const uint32_t lengths[kMaxStages] = {record.bytes - r.cut};
-    count_visits(program, 0, r.steps.visited, lengths, MetFrame{more.rule, record.bytes});
+    count_visits(program, 0, r.steps.visited, lengths, MetFrame{row, more.rule, record.bytes});
     if (dropped) {
       account_.drop(last.element, reason_to_leave(r.steps.reason), row, more.rule, more.next_hop);
       continue;
