@@ -94,8 +94,7 @@ void add_live_options(Command sub, LiveFlags& flags) {
          "With --control: refuse a change if all tables, old and new, would take more than this (such as 512MiB)")
       ->as_size()
       ->type_name("SIZE");
-  sub.add_option("--hits", "FILE", flags.hits,
-                 "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)");
+  sub.add_option("--hits", "FILE", flags.hits, "Write packets and bytes by access list rule at the end ('-': stdout)");
   sub.add_number("--log-rate", "N", flags.log_rate,
                  "Packets per second, and burst, that each rule with 'log' logs; further packets are counted",
                  Range(uint64_t{1}, RuleLog::kMostRate));

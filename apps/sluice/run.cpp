@@ -33,7 +33,7 @@ void add_run(Command root) {
       });
   *made = sub;
   sub->add_option("--config", "FILE", *config,
-                  "Options of this command in a TOML file, by their names; the command line overrides the file");
+                  "A TOML file with options of this command, which the command line overrides");
   add_run_options(*sub, *o);
   add_running_options(*sub, *o);
   group_run_options(*sub);

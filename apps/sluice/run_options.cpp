@@ -40,7 +40,7 @@ void add_run_options(Command sub, RunFlags& o) {
   sub.add_option("--acl", "FILE", o.acl, "Access list: rules of any format, or an image");
   add_format_option(sub, o.format, "--acl");
   sub.add_option("--nat", "FILE", o.nat,
-                 "Network address translation: snat, dnat, masquerade and static rules (docs/flows.md)");
+                 "Address translation: snat, dnat and static rules, or those of nft and iptables");
   sub.add_option("--routes", "FILE[,FILE]", o.routes,
                  "Route files (text, MRT, or as ip, FRR, BIRD or route print them), comma-separated, or an image");
   sub.add_option("--adjacencies", "FILE", o.adjacencies,

@@ -7,9 +7,10 @@
 namespace sluice::app {
 
 void add_verdict_options(Command sub, VerdictFlags& flags) {
-  sub.add_option("--verdicts", "FILE", flags.verdicts,
-                 "One line per packet of the input, in order, tab-separated: number, permit, deny, forward or drop, "
-                 "reason, position of the rule, next hop; of several access lists also the rule's ('-': stdout)");
+  sub.add_option(
+      "--verdicts", "FILE", flags.verdicts,
+      "One line per packet, in order, tab-separated: number, permit, deny, forward or drop, reason, position "
+      "of the rule, next hop, the rule's list where there are several ('-': stdout)");
   sub.add_option("--dropped", "PCAPNG", flags.dropped,
                  "Every dropped packet, as received, with the reason, the element and the rule as its comment");
 }
