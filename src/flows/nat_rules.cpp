@@ -183,7 +183,9 @@ class Reader {
   Result<void> via() {
     const std::string_view name = next();
     if (rule_.verb == Verb::kDestination) return Error("dnat acts before the output is known", "leave via out");
-    if (name.empty() || name.size() >= sizeof rule_.via)
+    // What a name of an interface may have, and a line with a comment can say.
+    const bool said = std::ranges::all_of(name, [](char c) { return c > ' ' && c < 127 && c != '#'; });
+    if (name.empty() || name.size() >= sizeof rule_.via || !said)
       return Error(fmt::format("'{}' is no output", name), "a port's number, or an interface's name");
     std::memcpy(rule_.via, name.data(), name.size());
     return {};

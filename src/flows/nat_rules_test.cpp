@@ -70,6 +70,12 @@ TEST(NatRules, WhatIsNoneIsRefused) {
   }
 }
 
+TEST(NatRules, AnOutputsNameHasNoByteThatALineCannotSay) {
+  for (const std::string name :
+       {std::string("0000\0", 5), std::string("eth\x1f"), std::string("eth#0"), std::string("\xc3\xa9")})
+    EXPECT_FALSE(parse_nat_rule("masquerade udp via " + name).ok());
+}
+
 TEST(NatRules, MatchByEachOfTheirParts) {
   const NatRule r = rule("snat 10.0.0.0/8 tcp 80-90 dst !198.51.100.0/24 sport 1000-2000 to 203.0.113.1");
   const NatTuple t = nat_tuple("10.1.2.3", 1000, "192.0.2.1", 90, 6);
