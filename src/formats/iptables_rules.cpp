@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "formats/filter_chains.h"
+#include "formats/iptables_words.h"
 #include "formats/match_builder.h"
 #include "formats/names.h"
 #include "formats/scanner.h"
@@ -80,10 +81,7 @@ constexpr NamedIcmp kMoreIcmp6[] = {{"ping", 128},
                                     {"unknown-option", 4, 2}};
 constexpr const char* kBuiltIn[] = {"INPUT", "FORWARD", "OUTPUT"};
 
-struct Word {
-  std::string_view text;  // without its quotes
-  size_t at = 0;
-};
+using Word = IptablesWord;
 
 // One -A line.
 struct Line {
@@ -322,9 +320,9 @@ class Reader {
   uint8_t family_of(const Table& table) {
     for (const auto& chain : table.lines) {
       for (const Line& line : chain) {
-        split(line);
-        for (size_t i = 0; i + 1 < words_.size(); ++i) {
-          const std::string_view w = words_[i].text, v = words_[i + 1].text;
+        words_.split(text_, line.at, line.end);
+        for (size_t i = 0; i + 1 < words_.all().size(); ++i) {
+          const std::string_view w = words_.all()[i].text, v = words_.all()[i + 1].text;
           if ((w == "-s" || w == "-d") && v.find(':') != std::string_view::npos) return 6;
           if (w == "-p" && (v == "ipv6-icmp" || v == "icmp6" || v == "icmpv6")) return 6;
         }
@@ -357,7 +355,7 @@ class Reader {
         FilterRule rule;
         rule.line = line.line;
         rule.at = line.at;
-        split(line);
+        words_.split(text_, line.at, line.end);
         rule_needs_ = {};
         const bool good = read_rule(rule);
         needs_[c].push_back(rule_needs_);
@@ -443,29 +441,8 @@ class Reader {
     table.chains[base].rules = std::move(rules);
   }
 
-  // Words of the rest of a line; quotes hold a word together, '\' in them takes the next character as it is.
-  void split(const Line& line) {
-    words_.clear();
-    next_ = 0;
-    end_ = line.end;
-    auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-    for (size_t at = line.at; at < line.end;) {
-      if (blank(text_[at])) {
-        ++at;
-        continue;
-      }
-      const bool quoted = text_[at] == '"';
-      size_t to = at + (quoted ? 1 : 0);
-      while (to < line.end && (quoted ? text_[to] != '"' : !blank(text_[to])))
-        to += quoted && text_[to] == '\\' ? 2 : 1;
-      to = std::min(to, line.end);
-      const size_t begin = at + (quoted ? 1 : 0);
-      words_.push_back({text_.substr(begin, to - begin), begin});
-      at = to + (quoted ? 1 : 0);
-    }
-  }
-  bool more() const { return next_ < words_.size(); }
-  Word take() { return more() ? words_[next_++] : Word{{}, end_}; }
+  bool more() const { return words_.more(); }
+  Word take() { return words_.take(); }
 
   AclRegion everything() const {
     AclRegion r;
@@ -494,8 +471,8 @@ class Reader {
     Draft d(everything().families);
     bool good = true;
     if (more()) {
-      rule.at = words_[0].at;
-      rule.length = words_.back().at + words_.back().text.size() - rule.at;
+      rule.at = words_.all()[0].at;
+      rule.length = words_.all().back().at + words_.all().back().text.size() - rule.at;
     }
     while (more() && !enough()) {
       bool negated = false;
@@ -507,7 +484,7 @@ class Reader {
       if (!option(d, rule, word, negated)) {
         good = false;
         // On to the next word that looks like an option.
-        while (more() && !words_[next_].text.starts_with('-') && words_[next_].text != "!") ++next_;
+        words_.skip_to_option();
       }
     }
     d.match.put_into(rule);
@@ -568,7 +545,7 @@ class Reader {
       return fail(word, fmt::format("'{}' matches an interface, which a rule cannot", o), kStateful);
     }
     if (o.starts_with("--ct")) {
-      while (more() && !words_[next_].text.starts_with('-') && words_[next_].text != "!") ++next_;
+      words_.skip_to_option();
       return fail(word, fmt::format("'{}' is not understood", o.substr(0, 60)),
                   "--ctstate alone of conntrack's options");
     }
@@ -655,7 +632,7 @@ class Reader {
     fail(name, fmt::format("match '{}' is not understood", name.text.substr(0, 60)),
          "tcp, udp, sctp, dccp, icmp, icmp6, multiport, iprange, dscp, tos, conntrack, state or comment");
     // Its options would only be further findings of the same thing.
-    while (more() && words_[next_].text != "-m" && words_[next_].text != "-j" && words_[next_].text != "-g") ++next_;
+    words_.skip_match();
     return false;
   }
 
@@ -820,7 +797,7 @@ class Reader {
                           : fmt::format("target '{}' is not understood", v.text.substr(0, 60)),
            "ACCEPT, DROP, REJECT, RETURN, LOG, MARK or a declared chain",
            near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
-      next_ = words_.size();  // its options are its own
+      words_.skip_all();  // its options are its own
       return false;
     }
     return true;
@@ -858,9 +835,7 @@ class Reader {
   Table* table_ = nullptr;
   std::vector<std::vector<Needs>> needs_;  // of the rules of each chain
   Needs rule_needs_;
-  std::vector<Word> words_;
-  size_t next_ = 0;
-  size_t end_ = 0;
+  IptablesWords words_;
   uint64_t region_work_ = 0;
 };
 

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/printable.h"
+#include "formats/iptables_words.h"
 #include "formats/json_text.h"
 #include "formats/names.h"
 #include "formats/rule_files.h"
@@ -760,10 +761,7 @@ class IptablesNat : ForeignNat {
  private:
   using Action = NatDraft::Action;
 
-  struct Word {
-    std::string_view text;  // without its quotes
-    size_t at = 0;
-  };
+  using Word = IptablesWord;
   // One -A line.
   struct Line {
     size_t begin = 0, rest = 0, end = 0;  // `rest`: behind the chain's name
@@ -868,33 +866,12 @@ class IptablesNat : ForeignNat {
     }
   }
 
-  // Words of the rest of a line; quotes hold a word together, '\' in them takes the next character as it is.
-  void split(const Line& line) {
-    words_.clear();
-    next_ = 0;
-    end_ = line.end;
-    auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-    for (size_t at = line.rest; at < line.end;) {
-      if (blank(text_[at])) {
-        ++at;
-        continue;
-      }
-      const bool quoted = text_[at] == '"';
-      const size_t begin = at + (quoted ? 1 : 0);
-      size_t to = begin;
-      while (to < line.end && (quoted ? text_[to] != '"' : !blank(text_[to])))
-        to += quoted && text_[to] == '\\' ? 2 : 1;
-      to = std::min(to, line.end);
-      words_.push_back({text_.substr(begin, to - begin), begin});
-      at = to + (quoted ? 1 : 0);
-    }
-  }
-  bool more() const { return next_ < words_.size(); }
-  Word take() { return more() ? words_[next_++] : Word{{}, end_}; }
+  bool more() const { return words_.more(); }
+  Word take() { return words_.take(); }
 
   // ---- rules -------------------------------------------------------------------------------------------------------
   void read_rule(const Line& line) {
-    split(line);
+    words_.split(text_, line.rest, line.end);
     Reading r;
     r.draft.destination = line.destination;
     bool good = true;
@@ -905,7 +882,7 @@ class IptablesNat : ForeignNat {
       if (option(r, word, negated, line.ipv6)) continue;
       good = false;
       // On to the next word that looks like an option.
-      while (more() && !words_[next_].text.starts_with('-') && words_[next_].text != "!") ++next_;
+      words_.skip_to_option();
     }
     if (!good || line.ipv6) return;
     NatDraft& d = r.draft;
@@ -962,7 +939,7 @@ class IptablesNat : ForeignNat {
     fail(name, fmt::format("match '{}' cannot be said in a NAT rule", name.text.substr(0, 60)),
          "tcp, udp, sctp, multiport or comment");
     // Its options would only be further findings of the same thing.
-    while (more() && words_[next_].text != "-m" && words_[next_].text != "-j" && words_[next_].text != "-g") ++next_;
+    words_.skip_match();
     return false;
   }
 
@@ -1039,7 +1016,7 @@ class IptablesNat : ForeignNat {
              fail(v, fmt::format("{} in {}", v.text, d.destination ? "PREROUTING" : "POSTROUTING"),
                   d.destination ? "DNAT" : "SNAT or MASQUERADE");
     }
-    next_ = words_.size();  // its options are its own
+    words_.skip_all();  // its options are its own
     if (v.text == "REDIRECT") return fail(v, kNoRedirect, "DNAT or ACCEPT");
     return fail(v,
                 v.text.empty() ? std::string("the line ends where a target should be")
@@ -1086,9 +1063,7 @@ class IptablesNat : ForeignNat {
 
   std::vector<Line> lines_;
   std::map<std::string, bool, std::less<>> chains_;  // of the table that is open; whether a user's
-  std::vector<Word> words_;
-  size_t next_ = 0;
-  size_t end_ = 0;
+  IptablesWords words_;
   unsigned tables_ = 0;  // named nat, of IPv4
 };
 
