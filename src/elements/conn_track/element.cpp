@@ -126,9 +126,9 @@ class Tracker final : public Element::Ordered {
   unsigned track_and_translate(Batch& batch, const PreparedPackets::One& one, uint32_t bytes, uint64_t now_ns) {
     FlowTable::Opening opening;
     const auto answer = table_.take(one.packet, one.hash, bytes, now_ns, [&] {
-      translator_.translate_destination(batch, one.row, one.packet);
+      const NatTuple with_destination = translator_.translate_destination(batch, one.row, one.packet);
       if (accepts(batch.key(one.row))) {
-        opening = translator_.open(batch, one.row, one.packet, table_);
+        opening = translator_.open(batch, one.row, one.packet, with_destination, table_);
       } else {
         opening.refused = FlowTable::Refused::kDenied;
       }

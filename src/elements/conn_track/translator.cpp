@@ -90,16 +90,18 @@ int32_t Translator::port_of(const FlowKey& key) const {
   return a == nullptr ? -1 : a->port;
 }
 
-void Translator::translate_destination(Batch& batch, uint32_t row, const TrackedPacket& packet) {
-  if (packet.ends.family != 4) return;
+NatTuple Translator::translate_destination(Batch& batch, uint32_t row, const TrackedPacket& packet) const {
+  if (packet.ends.family != 4) return {};
   const NatTuple before = tuple_of(packet.ends, packet.from_high), after = nat_.destination(before);
-  if (after == before) return;
-  write_destination(batch, row, after.destination, after.destination_port,
-                    after.destination_port != before.destination_port);
+  if (!(after == before)) {
+    write_destination(batch, row, after.destination, after.destination_port,
+                      after.destination_port != before.destination_port);
+  }
+  return after;
 }
 
 FlowTable::Opening Translator::open(const Batch& batch, uint32_t row, const TrackedPacket& packet,
-                                    const FlowTable& table) {
+                                    const NatTuple& with_destination, const FlowTable& table) {
   FlowTable::Opening opening;
   if (packet.ends.family != 4) return opening;
   const NatTuple before = tuple_of(packet.ends, packet.from_high);

@@ -28,10 +28,12 @@ class Translator {
   // then.
   Result<void> use(const TableSet& tables);
 
-  // Of a new connection's first packet: writes its destination, where a rule is for it.
-  void translate_destination(Batch& batch, uint32_t row, const TrackedPacket& packet);
-  // Of the same, once its list has permitted it: the connection that it opens.
-  FlowTable::Opening open(const Batch& batch, uint32_t row, const TrackedPacket& packet, const FlowTable& table);
+  // Of a new connection's first packet: writes its destination, where a rule is for it. Returns the packet as it is
+  // now.
+  NatTuple translate_destination(Batch& batch, uint32_t row, const TrackedPacket& packet) const;
+  // Of the same, once its list has permitted it: the connection that it opens. `with_destination` is from above.
+  FlowTable::Opening open(const Batch& batch, uint32_t row, const TrackedPacket& packet,
+                          const NatTuple& with_destination, const FlowTable& table);
   // Of a packet of a translated connection, or one that is related to it: writes its destination, and notes its source
   // for NatSource.
   void translate(Batch& batch, uint32_t row, const TrackedPacket& packet, const FlowTable::Translated& to) const;
